@@ -1,0 +1,33 @@
+"""Run one benchmark: ``python -m benchmarks operators [--json]``."""
+
+import argparse
+import importlib
+import json
+import sys
+
+from benchmarks.measure import Row
+
+BENCHMARKS = {"operators": "benchmarks.operators"}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("name", choices=sorted(BENCHMARKS))
+    parser.add_argument(
+        "--json", action="store_true", help="one JSON object per line on standard output"
+    )
+    arguments = parser.parse_args()
+    for row in importlib.import_module(BENCHMARKS[arguments.name]).run():
+        print(json.dumps(row.as_dict(), ensure_ascii=False) if arguments.json else spell(row))
+        sys.stdout.flush()
+
+
+def spell(row: Row) -> str:
+    text = f"{row.benchmark}  {row.case}: {row.value:.3g} {row.unit}"
+    if row.ratio is None:
+        return text
+    return f"{text}, {row.reference} {row.reference_value:.3g} {row.unit}, ratio {row.ratio:.1f}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""ct_dip: Bayesian computed-tomography reconstruction.
+
+Importing this package is cheap; torch, ASTRA and matplotlib are loaded when something needs them.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from ct_dip.config import RunConfig, load_config
+    from ct_dip.data.result import Result, read_result, write_result
+    from ct_dip.data.scan import Scan
+    from ct_dip.data.scan_file import read_scan, write_scan
+    from ct_dip.data.simulate import NoiseLevel, simulate
+    from ct_dip.geometry import FanBeam, ParallelBeam, Volume, scanner, view_angles
+    from ct_dip.operators import ray_transform
+    from ct_dip.pipeline import reconstruct
+
+_HOME = {
+    "FanBeam": "geometry",
+    "NoiseLevel": "data.simulate",
+    "ParallelBeam": "geometry",
+    "Result": "data.result",
+    "RunConfig": "config",
+    "Scan": "data.scan",
+    "Volume": "geometry",
+    "load_config": "config",
+    "ray_transform": "operators",
+    "read_result": "data.result",
+    "read_scan": "data.scan_file",
+    "reconstruct": "pipeline",
+    "scanner": "geometry",
+    "simulate": "data.simulate",
+    "view_angles": "geometry",
+    "write_result": "data.result",
+    "write_scan": "data.scan_file",
+}
+
+__all__ = [
+    "FanBeam",
+    "NoiseLevel",
+    "ParallelBeam",
+    "Result",
+    "RunConfig",
+    "Scan",
+    "Volume",
+    "__version__",
+    "load_config",
+    "ray_transform",
+    "read_result",
+    "read_scan",
+    "reconstruct",
+    "scanner",
+    "simulate",
+    "view_angles",
+    "write_result",
+    "write_scan",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'ct_dip' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"ct_dip.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

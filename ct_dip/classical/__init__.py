@@ -1,0 +1,1 @@
+"""Classical reconstructions, one algorithm per file: the baselines of everything else."""

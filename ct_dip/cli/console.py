@@ -1,0 +1,81 @@
+"""What the user sees: progress and messages on standard error, data on standard output."""
+
+import contextlib
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import Console
+from rich.logging import RichHandler
+from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
+from rich.table import Table
+
+from ct_dip.progress import Progress, Stage
+
+console = Console(stderr=True, highlight=False)
+_WIDEST = 200  # when standard error is a file, tables are not folded
+
+
+def message(text: str) -> None:
+    """One line for the user, never folded."""
+    console.print(text, markup=False, soft_wrap=True)
+
+
+def print_json(values: dict[str, Any]) -> None:
+    """Data, one JSON object on standard output."""
+    print(json.dumps(values, indent=2, sort_keys=True))
+
+
+def print_table(title: str, rows: dict[str, str]) -> None:
+    """Names and values."""
+    table = Table(title=title, title_justify="left", show_header=False, box=None, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for name, value in rows.items():
+        table.add_row(name, value)
+    console.print(table, width=None if console.is_terminal else _WIDEST)
+
+
+def set_up_logging(verbose: bool) -> None:
+    """Log records of ct_dip: warnings only, or everything with ``--verbose``."""
+    handler = RichHandler(console=console, show_path=False, show_time=False)
+    logger = logging.getLogger("ct_dip")
+    logger.handlers = [handler]
+    logger.setLevel(logging.DEBUG if verbose else logging.WARNING)
+
+
+class _BarStage(Stage):
+    def __init__(self, bars: Bars, task: Any) -> None:
+        self.bars, self.task = bars, task
+
+    def update(self, done: int, **figures: float) -> None:
+        found = "  ".join(f"{name} {value:.4g}" for name, value in figures.items())
+        self.bars.update(self.task, completed=done, found=found)
+
+
+class ConsoleProgress(Progress):
+    """A bar per stage on a terminal; elsewhere nothing, or a line per stage if ``verbose``."""
+
+    def __init__(self, *, verbose: bool = False) -> None:
+        super().__init__()
+        self.verbose = verbose
+
+    @contextlib.contextmanager
+    def _show(self, name: str, total: int | None) -> Iterator[Stage]:
+        if not console.is_terminal:
+            yield Stage()
+            if self.verbose:
+                message(f"{name}: done")
+            return
+        columns = [SpinnerColumn(), TextColumn("{task.description}")]
+        if total is not None:
+            columns += [BarColumn(bar_width=24), MofNCompleteColumn()]
+        bars = Bars(*columns, TimeElapsedColumn(), TextColumn("{task.fields[found]}"), console=console)
+        with bars:
+            yield _BarStage(bars, bars.add_task(name, total=total, found=""))
+
+    def note(self, text: str) -> None:
+        """A line on standard error."""
+        message(f"note: {text}")

@@ -1,0 +1,124 @@
+"""``ct-dip info``: what a file holds."""
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ct_dip.cli.console import print_json, print_table
+from ct_dip.cli.options import Verbose
+
+if TYPE_CHECKING:
+    from ct_dip.data.result import Result
+    from ct_dip.data.scan import Scan
+
+
+def info(
+    file: Annotated[Path, typer.Argument(help="A scan or result file.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Every scalar, on standard output.")] = False,
+    verbose: Verbose = False,
+) -> None:
+    """Show what a scan or result file holds."""
+    from ct_dip.data.hdf5 import file_kind
+    from ct_dip.data.result import read_result
+    from ct_dip.data.scan_file import read_scan
+
+    if file_kind(file) == "scan":
+        scan = read_scan(file)
+        facts, summary = scan_facts(scan), scan_summary(scan)
+    else:
+        result = read_result(file)
+        facts, summary = result_facts(result), result_summary(result)
+    if as_json:
+        print_json(facts)
+    else:
+        print_table(str(file), summary)
+
+
+def scan_facts(scan: "Scan") -> dict[str, Any]:
+    """Every scalar of a scan."""
+    geometry = scan.geometry.to_dict()
+    angles = geometry.pop("angles")
+    geometry |= {"angle_first": angles[0], "angle_last": angles[-1], "views": len(angles)}
+    noise = {"kind": scan.noise.kind, **vars(scan.noise)} if scan.noise else None
+    return {
+        "format": "ct_dip.scan",
+        "geometry": geometry,
+        "noise": noise,
+        "ground_truth": scan.ground_truth is not None,
+        "mask": scan.mask is not None,
+        "attenuation_scale": scan.attenuation_scale,
+        "source": scan.source,
+        "sinogram_min": float(scan.sinogram.min()),
+        "sinogram_mean": float(scan.sinogram.mean()),
+        "sinogram_max": float(scan.sinogram.max()),
+        "digest": scan.digest,
+    }
+
+
+def scan_summary(scan: "Scan") -> dict[str, str]:
+    """A scan in a few lines."""
+    from ct_dip.data.noise import WhiteNoise
+    from ct_dip.geometry import FanBeam
+
+    g, volume = scan.geometry, scan.geometry.volume
+    beam = "parallel beam"
+    if isinstance(g, FanBeam):
+        beam = f"fan beam, {g.source_origin:g} mm to the axis, {g.origin_detector:g} mm to the detector"
+    noise = "not known"
+    if isinstance(scan.noise, WhiteNoise):
+        share = 100 * scan.noise.std / max(float(abs(scan.sinogram).mean()), 1e-30)
+        noise = f"white, standard deviation {scan.noise.std:.4g} ({share:.3g} % of the mean)"
+    elif scan.noise is not None:
+        noise = f"photon counting, {scan.noise.photons:g} photons per bin in air"
+    low, high = math.degrees(g.angles.min()), math.degrees(g.angles.max())
+    rows = {
+        "scan of": scan.source or "–",
+        "geometry": beam,
+        "views": f"{g.views}, from {low:.4g}° to {high:.4g}°",
+        "detectors": f"{g.detectors} × {g.detector_pitch:g} mm, offset {g.detector_offset:g} mm",
+        "rotation axis": f"{g.center_of_rotation:g} mm from the central ray",
+        "image": f"{volume.shape[0]} × {volume.shape[1]} pixels of {volume.pixel_size:g} mm",
+        "line integrals": f"{scan.sinogram.min():.4g} to {scan.sinogram.max():.4g}",
+        "noise": noise,
+        "attenuation scale": f"{scan.attenuation_scale:g} /mm",
+        "ground truth": "yes" if scan.ground_truth is not None else "no",
+    }
+    return rows
+
+
+def result_facts(result: "Result") -> dict[str, Any]:
+    """Every scalar of a result."""
+    return {
+        "format": "ct_dip.result",
+        "method": result.method,
+        "shape": list(result.mean.shape),
+        "pixel_size": result.pixel_size,
+        "scan_digest": result.scan_digest,
+        "settings": result.settings,
+        "seconds": result.seconds,
+        "versions": result.versions,
+        **result.metrics,
+    }
+
+
+def result_summary(result: "Result") -> dict[str, str]:
+    """A result in a few lines."""
+    rows, columns = result.mean.shape
+    lines = {
+        "method": result.method,
+        "image": f"{rows} × {columns} pixels of {result.pixel_size:g} mm",
+        "attenuation": f"{result.mean.min():.4g} to {result.mean.max():.4g} /mm",
+    }
+    names = {"psnr": "PSNR", "ssim": "SSIM", "duality_gap": "duality gap", "stopped_by": "stopped by"}
+    for key, value in result.metrics.items():
+        name = names.get(key, key.replace("_", " "))
+        unit = {"psnr": " dB", "peak_memory_mb": " MiB"}.get(key, "")
+        lines[name.removesuffix(" mb")] = (
+            f"{value:.4g}" if isinstance(value, float) else f"{value}"
+        ) + unit
+    lines["time"] = ", ".join(f"{name} {seconds:.2g} s" for name, seconds in result.seconds.items())
+    settings = result.settings.get(result.method, {})
+    lines["settings"] = ", ".join(f"{key} {value}" for key, value in settings.items())
+    return lines

@@ -1,0 +1,80 @@
+"""``ct-dip reconstruct``: a result file and a picture from a scan file."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ct_dip.cli.console import ConsoleProgress, message
+from ct_dip.cli.options import Verbose
+from ct_dip.errors import InputError
+
+if TYPE_CHECKING:
+    from ct_dip.data.result import Result
+
+
+def reconstruct(
+    scan: Annotated[Path, typer.Argument(help="Scan file.")],
+    out: Annotated[Path, typer.Option(help="Result file to write (.h5); a PNG goes beside it.")],
+    method: Annotated[str | None, typer.Option(help="fbp, cgls or tv (the default).")] = None,
+    config: Annotated[Path | None, typer.Option(help="YAML file with settings.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="One setting, as tv.strength=0.5; repeatable.")
+    ] = None,
+    backend: Annotated[
+        str | None, typer.Option(help="Ray transform: auto, sparse, astra, odl or tomosipo.")
+    ] = None,
+    kernel: Annotated[str | None, typer.Option(help="Ray weights: line, linear or strip.")] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of every random choice.", min=0)] = None,
+    budget_memory: Annotated[
+        str | None, typer.Option(help="Memory that the job may take, as 4G. Default: half of the free.")
+    ] = None,
+    verbose: Verbose = False,
+) -> None:
+    """Reconstruct a scan; write the result and a picture of it."""
+    if out.suffix not in (".h5", ".hdf5"):
+        raise InputError(f"--out {out}: a result is an HDF5 file; give it the ending .h5")
+    from ct_dip.config import load_config
+    from ct_dip.data.result import write_result
+    from ct_dip.data.scan_file import read_scan
+    from ct_dip.files import check_writable
+    from ct_dip.pipeline import reconstruct as run
+    from ct_dip.report.figures import reconstruction_panel, save_png
+
+    settings = load_config(
+        config,
+        settings=set_ or (),
+        method=method,
+        backend=backend,
+        kernel=kernel,
+        device=device,
+        seed=seed,
+    )
+    if budget_memory is not None:
+        os.environ["CT_DIP_MEMORY"] = budget_memory
+    loaded = read_scan(scan)
+    picture = out.with_suffix(".png")
+    for path in (out, picture):
+        check_writable(path)
+        if path.exists() and path.samefile(scan):
+            raise InputError(f"--out {out} is the scan itself; choose another name")
+    result = run(loaded, settings, ConsoleProgress(verbose=verbose))
+    panel = reconstruction_panel(
+        {result.method.upper(): result.mean},
+        pixel_size=result.pixel_size,
+        truth=loaded.ground_truth,
+        title=loaded.source or None,
+    )
+    write_result(out, result)
+    save_png(panel, picture)
+    message(f"{out}: {outcome(result)}; picture {picture}")
+
+
+def outcome(result: "Result") -> str:
+    """A result in one line."""
+    seconds = sum(result.seconds.values())
+    quality = f", {result.metrics['psnr']:.2f} dB" if "psnr" in result.metrics else ""
+    rows, columns = result.mean.shape
+    return f"{result.method} of {rows} × {columns} pixels in {seconds:.2g} s{quality}"

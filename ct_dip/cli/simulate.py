@@ -1,0 +1,139 @@
+"""``ct-dip simulate``: a scan file from a phantom or an image."""
+
+import math
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ct_dip.arrays import Floats
+from ct_dip.cli.console import message
+from ct_dip.cli.options import Seed, Verbose, parse_angle
+from ct_dip.errors import InputError
+
+DEFAULT_SIZE = 128
+DEFAULT_NOISE = 0.05
+
+
+def simulate(
+    out: Annotated[Path, typer.Option(help="Scan file to write (.h5).")],
+    phantom: Annotated[
+        str | None, typer.Option(help="shepp-logan, rectangles, ellipses or walnut (the default).")
+    ] = None,
+    images: Annotated[Path | None, typer.Option(help="PNG, NPY or NPZ file to scan instead.")] = None,
+    index: Annotated[int | None, typer.Option(help="Which image of a stack.")] = None,
+    hu: Annotated[bool, typer.Option("--hu", help="The image is in Hounsfield units.")] = False,
+    size: Annotated[
+        int | None,
+        typer.Option(help="Pixels of the longer side. Default: the image's own, or 128."),
+    ] = None,
+    pixel_size: Annotated[float, typer.Option(help="Edge of a pixel, mm.")] = 1.0,
+    views: Annotated[int, typer.Option(help="Number of views.")] = 60,
+    arc: Annotated[
+        str | None,
+        typer.Option(help="Angle that the views cover: 180, 90deg, 3.14rad. Default: 180, fan 360."),
+    ] = None,
+    detectors: Annotated[
+        int | None, typer.Option(help="Number of bins. Default: enough to see every pixel.")
+    ] = None,
+    detector_pitch: Annotated[
+        float | None, typer.Option(help="Distance of bins, mm. Default: one pixel at the axis.")
+    ] = None,
+    detector_offset: Annotated[float, typer.Option(help="Shift of the detector, mm.")] = 0.0,
+    source_origin: Annotated[
+        float | None, typer.Option(help="Fan beam: distance from the source to the axis, mm.")
+    ] = None,
+    origin_detector: Annotated[
+        float | None, typer.Option(help="Fan beam: distance from the axis to the detector, mm.")
+    ] = None,
+    noise: Annotated[
+        float | None,
+        typer.Option(help="White noise relative to the mean line integral; 0 for none. Default: 0.05."),
+    ] = None,
+    noise_std: Annotated[
+        float | None, typer.Option(help="White noise, absolute standard deviation.")
+    ] = None,
+    photons: Annotated[
+        float | None, typer.Option(help="Photon counting with this many per bin in air.")
+    ] = None,
+    attenuation: Annotated[
+        float | None,
+        typer.Option(help="1/mm of image value 1. Default: 0.02 (water); 1 for an image file."),
+    ] = None,
+    same_grid: Annotated[
+        bool,
+        typer.Option("--same-grid", help="Project on the reconstruction's own grid (inverse crime)."),
+    ] = False,
+    allow_truncation: Annotated[
+        bool,
+        typer.Option("--allow-truncation", help="Accept an object wider than the field of view."),
+    ] = False,
+    seed: Seed = 0,
+    verbose: Verbose = False,
+) -> None:
+    """Simulate a scan of a phantom or an image and write a scan file."""
+    from ct_dip.data.scan_file import write_scan
+    from ct_dip.data.simulate import WATER, NoiseLevel
+    from ct_dip.data.simulate import simulate as run
+    from ct_dip.files import check_writable
+    from ct_dip.geometry import Volume, scanner
+
+    check_writable(out)
+    if phantom is not None and images is not None:
+        raise InputError("--phantom and --images exclude each other; drop one")
+    if images is None and (index is not None or hu):
+        raise InputError("--index and --hu belong to --images; name the file")
+    if size is not None and size < 2:
+        raise InputError(f"--size {size} must be at least 2")
+
+    object_: str | Floats
+    if images is not None:
+        from ct_dip.data.images import load_image
+
+        object_ = load_image(images, index=index, hounsfield=hu)
+        shape = _scaled(object_.shape, size or max(object_.shape))
+        source = images.name if index is None else f"{images.name}, image {index}"
+    else:
+        object_ = phantom or "walnut"
+        shape, source = (size or DEFAULT_SIZE, size or DEFAULT_SIZE), ""
+    if attenuation is None:
+        attenuation = 1.0 if images is not None and not hu else WATER
+    elif not 0 < attenuation < math.inf:
+        raise InputError(f"--attenuation {attenuation} must be positive, in 1/mm")
+
+    geometry = scanner(
+        Volume(shape=shape, pixel_size=pixel_size),
+        views=views,
+        arc=None if arc is None else parse_angle(arc, "--arc"),
+        detectors=detectors,
+        detector_pitch=detector_pitch,
+        detector_offset=detector_offset,
+        source_origin=source_origin,
+        origin_detector=origin_detector,
+    )
+
+    if noise is None and noise_std is None and photons is None:
+        noise = DEFAULT_NOISE
+    if sum(level is not None for level in (noise, noise_std, photons)) > 1:
+        raise InputError("--noise, --noise-std and --photons exclude each other; choose one")
+    level = NoiseLevel(relative=noise or None, std=noise_std, photons=photons)
+    scan = run(
+        object_,
+        geometry,
+        noise=level,
+        attenuation=attenuation,
+        same_grid=same_grid,
+        allow_truncation=allow_truncation,
+        seed=seed,
+        source=source,
+    )
+    write_scan(out, scan)
+    rows, columns = shape
+    message(
+        f"{out}: {views} views × {geometry.detectors} bins of {scan.source}, {rows} × {columns} pixels"
+    )
+
+
+def _scaled(shape: tuple[int, ...], longest: int) -> tuple[int, int]:
+    rows, columns = (max(1, round(n * longest / max(shape))) for n in shape)
+    return rows, columns

@@ -1,0 +1,133 @@
+"""The configuration of a run: one pydantic model, YAML in, ``section.key=value`` on top.
+
+Unknown keys are errors, with the nearest known one as a suggestion.
+"""
+
+import difflib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from ct_dip.errors import InputError
+
+Method = Literal["fbp", "cgls", "tv"]
+METHODS: tuple[Method, ...] = ("fbp", "cgls", "tv")
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class FbpConfig(_Section):
+    """Filtered back-projection."""
+
+    filter: Literal["ram-lak", "shepp-logan", "cosine", "hamming", "hann"] = "hann"
+    cutoff: float = Field(default=1.0, gt=0, le=1)
+
+
+class CglsConfig(_Section):
+    """Conjugate gradients for least squares; stops at the noise level where that is known."""
+
+    max_iterations: int = Field(default=50, ge=1)
+    tolerance: float = Field(default=1e-4, gt=0)
+
+
+class TvConfig(_Section):
+    """Total variation; ``strength`` is relative to the noise, a pure number."""
+
+    strength: float = Field(default=0.8, gt=0)
+    isotropic: bool = True
+    tolerance: float = Field(default=1e-3, gt=0)
+    max_iterations: int = Field(default=5000, ge=1)
+
+
+class RunConfig(_Section):
+    """Everything that decides what a run computes."""
+
+    method: Method = "tv"
+    backend: Literal["auto", "sparse", "astra", "odl", "tomosipo"] = "auto"
+    kernel: Literal["line", "linear", "strip"] = "line"
+    device: str = "auto"
+    seed: int = Field(default=0, ge=0)
+    fbp: FbpConfig = FbpConfig()
+    cgls: CglsConfig = CglsConfig()
+    tv: TvConfig = TvConfig()
+
+    def resolved(self) -> dict[str, Any]:
+        """Plain values, without the sections of the methods that are not used."""
+        unused: set[str] = {method for method in METHODS if method != self.method}
+        return self.model_dump(mode="json", exclude=unused)
+
+
+def load_config(
+    path: str | Path | None = None, *, settings: Sequence[str] = (), **options: Any
+) -> RunConfig:
+    """A configuration from a YAML file, ``section.key=value`` settings, and options, in that order.
+
+    Args:
+        settings: as ``["tv.strength=0.5"]``; values are read as YAML.
+        options: top-level keys; ``None`` means not given.
+    """
+    values = _read_yaml(Path(path)) if path is not None else {}
+    for setting in settings:
+        _apply(values, setting)
+    values |= {name: value for name, value in options.items() if value is not None}
+    try:
+        config = RunConfig.model_validate(values)
+    except ValidationError as error:
+        raise InputError(_explain(error)) from error
+    for setting in settings:
+        section = setting.partition(".")[0]
+        if section in METHODS and section != config.method:
+            raise InputError(
+                f"{setting!r} has no effect with method {config.method!r}; drop one of them"
+            )
+    return config
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
+    try:
+        values = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise InputError(f"configuration {path} cannot be read: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"configuration {path} is not YAML: {str(error).splitlines()[0]}") from error
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise InputError(f"configuration {path} must be a mapping of keys to values")
+    return values
+
+
+def _apply(values: dict[str, Any], setting: str) -> None:
+    name, equals, text = setting.partition("=")
+    if not equals or not name.strip():
+        raise InputError(
+            f"--set {setting!r}: write it as section.key=value, for example tv.strength=0.5"
+        )
+    *sections, key = name.strip().split(".")
+    for section in sections:
+        values = values.setdefault(section, {})
+        if not isinstance(values, dict):
+            raise InputError(f"--set {setting!r}: {section!r} is not a section")
+    try:
+        values[key] = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise InputError(f"--set {setting!r}: {text!r} is not a value") from error
+
+
+def _explain(error: ValidationError) -> str:
+    first = error.errors()[0]
+    location = [str(part) for part in first["loc"]]
+    name = ".".join(location)
+    if first["type"] != "extra_forbidden":
+        return f"configuration {name}: {first['msg']}, got {first['input']!r}"
+    model: type[BaseModel] = RunConfig
+    for part in location[:-1]:
+        model = type(getattr(RunConfig(), part))
+    near = difflib.get_close_matches(location[-1], model.model_fields, n=1)
+    known = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(model.model_fields)}"
+    return f"configuration {name} is not a known key; {known}"

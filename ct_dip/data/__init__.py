@@ -1,0 +1,1 @@
+"""Scans: what was measured, how, and how noisy; their files; and how to simulate them."""

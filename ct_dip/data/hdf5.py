@@ -1,0 +1,87 @@
+"""HDF5 files of ours: written whole, recognised by a format name and a version, never guessed."""
+
+import contextlib
+import io
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from ct_dip.errors import InputError
+from ct_dip.files import write_bytes
+
+
+def write_hdf5(path: str | Path, kind: str, version: int, fill: Callable[[h5py.File], None]) -> None:
+    """Let ``fill`` build the file in memory, then write it atomically.
+
+    In memory, because a full disk in the middle of an HDF5 write is not reliably an exception.
+    """
+    buffer = io.BytesIO()
+    with h5py.File(buffer, "w") as file:
+        file.attrs["format"] = f"ct_dip.{kind}"
+        file.attrs["version"] = version
+        fill(file)
+    write_bytes(path, buffer.getvalue())
+
+
+def add_array(group: h5py.Group, name: str, values: Any, **attributes: Any) -> None:
+    """A compressed dataset with a checksum, and its attributes (unit, meaning)."""
+    values = np.asarray(values)
+    options = {} if values.ndim == 0 else {"compression": "gzip", "shuffle": True, "fletcher32": True}
+    dataset = group.create_dataset(name, data=values, **options)
+    dataset.attrs.update(attributes)
+
+
+def file_kind(path: str | Path) -> str:
+    """``scan`` or ``result``: what one of our files holds.
+
+    Raises:
+        InputError: missing, not HDF5, truncated, or not ours.
+    """
+    with _open(path, InputError) as file:
+        name = str(file.attrs.get("format", ""))
+    kind = name.removeprefix("ct_dip.")
+    if kind not in ("scan", "result"):
+        raise InputError(f"{path} is an HDF5 file, but not one of ct_dip (format {name!r})")
+    return kind
+
+
+@contextlib.contextmanager
+def read_hdf5(path: str | Path, kind: str, version: int, error: type[InputError]) -> Iterator[h5py.File]:
+    """Open a file of ours for reading; whatever is wrong with it becomes an ``error`` that says so."""
+    with _open(path, error) as file:
+        found = file.attrs.get("format", None)
+        if found != f"ct_dip.{kind}":
+            raise error(f"{path} is not a ct_dip {kind} file (format {found!r})")
+        stored = file.attrs.get("version", None)
+        if stored != version:
+            raise error(
+                f"{path}: {kind} format version {stored} is not supported, this program reads version "
+                f"{version}; use the ct_dip version that wrote it, or write it anew"
+            )
+        yield file
+
+
+@contextlib.contextmanager
+def _open(path: str | Path, error: type[InputError]) -> Iterator[h5py.File]:
+    path = Path(path)
+    if not path.exists():
+        raise error(f"{path} does not exist; check the path")
+    if path.is_dir():
+        raise error(f"{path} is a folder, expected an HDF5 file")
+    try:
+        with h5py.File(path, "r") as file:
+            yield file
+    except KeyError as problem:
+        raise error(f"{path} is incomplete: {problem.args[0]}; write it anew") from problem
+    except (OSError, RuntimeError) as problem:
+        raise error(
+            f"{path} cannot be read as HDF5 ({_first_line(problem)}); it is truncated, damaged or "
+            "another kind of file: copy or write it anew"
+        ) from problem
+
+
+def _first_line(problem: Exception) -> str:
+    return (str(problem).splitlines() or [type(problem).__name__])[0]

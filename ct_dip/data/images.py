@@ -1,0 +1,81 @@
+"""Images from files: PNG and other pictures, NPY, NPZ."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ct_dip.arrays import Floats
+from ct_dip.errors import InputError
+
+
+def load_image(path: str | Path, *, index: int | None = None, hounsfield: bool = False) -> Floats:
+    """One image, (rows, columns), as relative attenuation.
+
+    Unsigned integers are scaled to [0, 1] by their type's largest value, floats are taken as they are,
+    and with ``hounsfield`` values become ``max(0, 1 + HU/1000)``: 1 is water.
+
+    Args:
+        path: a picture, ``.npy``, or ``.npz`` with one array or one called ``images``.
+        index: which one of a stack (n, rows, columns).
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"image file {path} does not exist; check the path")
+    array = _pick(_load(path), index, path)
+    if hounsfield:
+        return np.maximum(0, 1 + array.astype(np.float64) / 1000)
+    largest = np.iinfo(array.dtype).max if array.dtype.kind == "u" else 1
+    image = array.astype(np.float64) / largest
+    if not np.isfinite(image).all():
+        raise InputError(f"{path} holds values that are not finite; replace them first")
+    if image.min() < 0:
+        raise InputError(
+            f"{path} holds negative values (least {image.min():g}), attenuation is not negative; "
+            "use --hu if these are Hounsfield units, or clip them first"
+        )
+    if image.max() == 0:
+        raise InputError(f"{path} is zero everywhere: there is nothing to scan")
+    return image
+
+
+def _load(path: Path) -> NDArray[Any]:
+    try:
+        if path.suffix == ".npy":
+            return np.asarray(np.load(path, allow_pickle=False))
+        if path.suffix == ".npz":
+            with np.load(path, allow_pickle=False) as arrays:
+                names = list(arrays)
+                name = names[0] if len(names) == 1 else "images"
+                if name not in names:
+                    raise InputError(
+                        f"{path} holds {len(names)} arrays ({', '.join(names[:6])}, …); "
+                        "keep one, or call it 'images'"
+                    )
+                return np.asarray(arrays[name])
+        from PIL import Image as Picture
+
+        with Picture.open(path) as picture:
+            if picture.mode.startswith("I") or picture.mode == "F":
+                array = np.asarray(picture)
+                return array.astype(np.uint16) if picture.mode != "F" else array
+            return np.asarray(picture.convert("L"))
+    except (OSError, ValueError, EOFError) as error:
+        raise InputError(f"{path} cannot be read as an image ({error}); use PNG, NPY or NPZ") from error
+
+
+def _pick(array: NDArray[Any], index: int | None, path: Path) -> NDArray[Any]:
+    if array.dtype.kind not in "fiub":
+        raise InputError(f"{path} holds {array.dtype}, expected real numbers")
+    if array.ndim == 2:
+        if index not in (None, 0):
+            raise InputError(f"{path} holds one image, --index {index} does not exist")
+        return array
+    if array.ndim != 3:
+        raise InputError(f"{path} has shape {array.shape}, expected (rows, columns) or a stack of them")
+    if index is None:
+        raise InputError(f"{path} holds {len(array)} images; choose one with --index 0…{len(array) - 1}")
+    if not 0 <= index < len(array):
+        raise InputError(f"--index {index} is outside of {path}: 0…{len(array) - 1}")
+    return np.asarray(array[index])

@@ -1,0 +1,129 @@
+"""Noise models of a sinogram: how uncertain each line integral is, and how to add such noise."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from ct_dip.arrays import Floats
+from ct_dip.errors import ScanError
+
+# LoDoPaB: a bin that saw no photon is treated as having seen this many, so that its log is finite.
+ZERO_COUNT = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhiteNoise:
+    """The same Gaussian noise on every line integral: ``y = Ax + ε``, ``ε ~ N(0, std²)``."""
+
+    std: float
+    kind: ClassVar[str] = "white"
+
+    def __post_init__(self) -> None:
+        _require_positive(self.std, "noise std")
+
+    def variance(self, sinogram: Floats) -> Floats:
+        """Variance of every line integral, shape of the sinogram."""
+        return np.full(sinogram.shape, self.std**2)
+
+    def binned(self, factor: int) -> "WhiteNoise":
+        """Noise of the mean of ``factor`` bins."""
+        return WhiteNoise(std=self.std / math.sqrt(factor))
+
+    def bin_sinogram(self, sinogram: Floats, factor: int) -> Floats:
+        """Mean line integral of ``factor`` neighbouring bins."""
+        return _group(sinogram, factor).mean(axis=-1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhotonNoise:
+    """Photon counting: ``N ~ Poisson(photons · exp(−Ax))`` and ``y = −log(N / photons)``.
+
+    To first order ``Var y = 1 / N``. The counts need no storage: ``N = photons · exp(−y)``.
+    """
+
+    photons: float
+    kind: ClassVar[str] = "photon"
+
+    def __post_init__(self) -> None:
+        _require_positive(self.photons, "photons per bin")
+
+    def counts(self, sinogram: Floats) -> Floats:
+        """Counts behind the line integrals; `ZERO_COUNT` where no photon arrived."""
+        return self.photons * np.exp(-np.asarray(sinogram, dtype=np.float64))
+
+    def variance(self, sinogram: Floats) -> Floats:
+        """Variance of every line integral, shape of the sinogram."""
+        return 1 / self.counts(sinogram)
+
+    def binned(self, factor: int) -> "PhotonNoise":
+        """Noise of ``factor`` bins whose counts are added."""
+        return PhotonNoise(photons=self.photons * factor)
+
+    def bin_sinogram(self, sinogram: Floats, factor: int) -> Floats:
+        """Line integral of the added counts of ``factor`` neighbouring bins."""
+        return -np.log(np.exp(-_group(sinogram, factor)).mean(axis=-1))
+
+
+NoiseModel = WhiteNoise | PhotonNoise
+
+
+def add_white_noise(
+    sinogram: Floats,
+    rng: np.random.Generator,
+    *,
+    relative: float | None = None,
+    std: float | None = None,
+) -> tuple[Floats, WhiteNoise]:
+    """White noise of a given ``std``, or of ``relative`` times the mean absolute line integral."""
+    if (relative is None) == (std is None):
+        raise ScanError("white noise: give either a relative level or an absolute std")
+    if std is None:
+        std = _require_positive(relative, "relative noise") * float(np.abs(sinogram).mean())
+    noise = WhiteNoise(std=std)
+    return sinogram + std * rng.standard_normal(sinogram.shape), noise
+
+
+def add_photon_noise(
+    sinogram: Floats, rng: np.random.Generator, *, photons: float
+) -> tuple[Floats, PhotonNoise]:
+    """Photon counting with ``photons`` per bin in air, on ideal line integrals.
+
+    Raises:
+        ScanError: the object is so opaque that a typical bin behind it sees no photon.
+    """
+    noise = PhotonNoise(photons=photons)
+    expected = photons * np.exp(-np.asarray(sinogram, dtype=np.float64))
+    behind = expected[sinogram > 0.05 * sinogram.max()]
+    if behind.size and np.median(behind) < 1:
+        raise ScanError(
+            f"the object is opaque: {photons:g} photons per bin leave a median of "
+            f"{np.median(behind):.2g} behind it (largest line integral {sinogram.max():.3g}); "
+            "lower --attenuation (1/mm) or raise --photons"
+        )
+    counts = rng.poisson(expected).astype(np.float64)
+    counts[counts == 0] = ZERO_COUNT
+    return -np.log(counts / photons), noise
+
+
+def estimate_white_std(sinogram: Floats) -> float:
+    """Standard deviation of white noise, from the sinogram alone.
+
+    The second difference along the detector, ``(y₋₁ − 2y₀ + y₁)/√6``, has the noise's deviation and
+    hardly any signal where projections are smooth; the median absolute deviation ignores the edges.
+    """
+    if sinogram.shape[-1] < 3:
+        raise ScanError("estimating the noise needs at least 3 detector bins")
+    second = np.diff(np.asarray(sinogram, dtype=np.float64), n=2, axis=-1) / math.sqrt(6)
+    return float(np.median(np.abs(second - np.median(second))) / 0.6744897501960817)
+
+
+def _group(sinogram: Floats, factor: int) -> Floats:
+    return np.asarray(sinogram, dtype=np.float64).reshape(*sinogram.shape[:-1], -1, factor)
+
+
+def _require_positive(value: object, name: str) -> float:
+    if not isinstance(value, int | float | np.floating | np.integer) or not 0 < value < math.inf:
+        raise ScanError(f"{name} {value!r} must be a positive number")
+    return float(value)

@@ -1,0 +1,114 @@
+"""Test objects, defined on the square [−1, 1]² so that every resolution shows the same one.
+
+Each phantom is a function of x and y (y upwards) and of a random generator, with values in [0, 1] and
+nothing outside the unit disk, so that a scan can see all of it.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ct_dip.arrays import Floats
+from ct_dip.errors import InputError
+
+Renderer = Callable[[Floats, Floats, np.random.Generator], Floats]
+
+
+def phantom(name: str, shape: tuple[int, int], seed: int = 0) -> Floats:
+    """Draw a phantom at the pixel centres of a grid, (rows, columns).
+
+    Args:
+        name: one of `PHANTOMS`.
+        shape: (rows, columns); the shorter side spans [−1, 1].
+        seed: of the random ones; the same seed gives the same object at every shape.
+    """
+    if name not in PHANTOMS:
+        raise InputError(f"phantom {name!r} is not known; choose one of {', '.join(PHANTOMS)}")
+    rows, columns = shape
+    half = min(shape) / 2
+    x = (np.arange(columns) - (columns - 1) / 2)[None, :] / half
+    y = ((rows - 1) / 2 - np.arange(rows))[:, None] / half
+    x, y = np.broadcast_arrays(x, y)
+    return np.clip(PHANTOMS[name](x, y, np.random.default_rng(seed)), 0, 1)
+
+
+def _shepp_logan(x: Floats, y: Floats, rng: np.random.Generator) -> Floats:
+    from scipy.ndimage import map_coordinates
+    from skimage.data import shepp_logan_phantom
+
+    image = shepp_logan_phantom()
+    size = image.shape[0]
+    rows, columns = ((1 - y) * size - 1) / 2, ((1 + x) * size - 1) / 2
+    return np.asarray(map_coordinates(image, [rows, columns], order=1, mode="constant"))
+
+
+def _rectangles(x: Floats, y: Floats, rng: np.random.Generator) -> Floats:
+    image = np.zeros_like(x)
+    for _ in range(rng.integers(3, 7)):
+        along, across = _turned(x, y, rng, reach=0.45)
+        half_length, half_width = rng.uniform(0.1, 0.42), rng.uniform(0.06, 0.3)
+        inside = (np.abs(along) <= half_length) & (np.abs(across) <= half_width)
+        image = np.where(inside, rng.uniform(0.15, 1.0), image)
+    return image
+
+
+def _ellipses(x: Floats, y: Floats, rng: np.random.Generator) -> Floats:
+    image = np.where(np.hypot(x / 0.9, y / 0.75) <= 1, 0.35, 0.0)
+    for _ in range(rng.integers(8, 16)):
+        along, across = _turned(x, y, rng, reach=0.55)
+        axes = rng.uniform(0.04, 0.3, size=2)
+        inside = (np.hypot(along / axes[0], across / axes[1]) <= 1) & (image > 0)
+        image = np.where(inside, np.clip(image + rng.uniform(-0.3, 0.45), 0.05, 1), image)
+    return image
+
+
+def _walnut(x: Floats, y: Floats, rng: np.random.Generator) -> Floats:
+    """Shell, air gap, two kernel halves with folds, a septum, and voids of a few pixels."""
+    radius, angle = np.hypot(x, y / 0.92), np.arctan2(y, x)
+    shell = 0.88 + _wave(angle, rng, amplitude=0.012, orders=range(2, 9))
+    inner = shell - 0.075 - _wave(angle, rng, amplitude=0.012, orders=range(3, 14))
+    image = np.where((radius <= shell) & (radius >= inner), 0.75, 0.0)
+
+    kernel = inner - 0.06 + _wave(angle, rng, amplitude=0.035, orders=range(4, 16))
+    folds = np.zeros_like(x)
+    for _ in range(12):
+        along, across = _turned(x, y, rng, reach=0.5)
+        bend = rng.uniform(0.03, 0.09) * np.sin(rng.uniform(6, 14) * along)
+        width, length = rng.uniform(0.01, 0.03), rng.uniform(0.1, 0.35)
+        folds = np.maximum(folds, (np.abs(across - bend) <= width) & (np.abs(along) <= length))
+    gap = 0.05 + 0.04 * np.sin(5 * y + rng.uniform(0, 6))
+    meat = (radius <= kernel) & (np.abs(x) >= gap) & (folds == 0)
+    texture = 0.05 * np.sin(23 * x + 4 * np.sin(9 * y)) * np.sin(19 * y + 3 * np.sin(11 * x))
+    image = np.where(meat, 0.5 + texture, image)
+
+    septum = np.abs(x - 0.02 * np.sin(7 * y)) <= 0.012
+    image = np.where(septum & (radius <= inner), 0.6, image)
+    for _ in range(25):
+        along, across = _turned(x, y, rng, reach=0.65)
+        void = np.hypot(along, across) <= rng.uniform(0.012, 0.03)
+        image = np.where(void & meat, 0.1, image)
+    return image
+
+
+def _turned(x: Floats, y: Floats, rng: np.random.Generator, reach: float) -> tuple[Floats, Floats]:
+    """Coordinates of a frame with a random centre within ``reach`` and a random direction."""
+    distance, bearing = reach * np.sqrt(rng.uniform()), rng.uniform(0, 2 * np.pi)
+    direction = rng.uniform(0, np.pi)
+    dx, dy = x - distance * np.cos(bearing), y - distance * np.sin(bearing)
+    c, s = np.cos(direction), np.sin(direction)
+    return c * dx + s * dy, -s * dx + c * dy
+
+
+def _wave(angle: Floats, rng: np.random.Generator, amplitude: float, orders: range) -> Floats:
+    total = np.zeros_like(angle)
+    for order in orders:
+        total += rng.normal() * np.cos(order * angle + rng.uniform(0, 2 * np.pi))
+    return amplitude * total / np.sqrt(len(orders))
+
+
+PHANTOMS: dict[str, Renderer] = {
+    "shepp-logan": _shepp_logan,
+    "rectangles": _rectangles,
+    "ellipses": _ellipses,
+    "walnut": _walnut,
+}

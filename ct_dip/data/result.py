@@ -1,0 +1,87 @@
+"""`Result`: what a reconstruction found, and its file::
+
+/                attributes: format "ct_dip.result", version, method, pixel_size [mm], scan_digest,
+                 and as JSON: settings, metrics, seconds, versions
+/mean            (rows, columns) float32, 1/mm: the image
+/traces/NAME     (n,) float64, one per curve that the method recorded            (optional)
+"""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from ct_dip.arrays import Floats
+from ct_dip.data.hdf5 import add_array, read_hdf5, write_hdf5
+from ct_dip.errors import ResultError
+
+VERSION = 1
+_JSON = ("settings", "metrics", "seconds", "versions")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """One reconstruction.
+
+    Args:
+        method: ``fbp``, ``cgls``, ``tv``, …
+        mean: the image in 1/mm, (rows, columns); the posterior mean of a method that has one.
+        pixel_size: mm.
+        scan_digest: of the scan that was reconstructed.
+        settings: everything that the method was told, resolved.
+        metrics: numbers that came out: PSNR and SSIM where a truth is known, iterations, gap, …
+        seconds: wall time by stage.
+        versions: of the libraries.
+        traces: curves, by name.
+    """
+
+    method: str
+    mean: Floats
+    pixel_size: float
+    scan_digest: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    metrics: dict[str, Any] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    traces: dict[str, Floats] = field(default_factory=dict)
+
+
+def write_result(path: str | Path, result: Result) -> None:
+    """Write a result file atomically."""
+
+    def fill(file: h5py.File) -> None:
+        file.attrs["method"] = result.method
+        file.attrs["pixel_size"] = result.pixel_size
+        file.attrs["scan_digest"] = result.scan_digest
+        for name in _JSON:
+            file.attrs[name] = json.dumps(getattr(result, name), sort_keys=True)
+        add_array(file, "mean", result.mean.astype(np.float32), unit="1/mm")
+        for name, values in result.traces.items():
+            add_array(file, f"traces/{name}", np.asarray(values, dtype=np.float64))
+
+    write_hdf5(path, "result", VERSION, fill)
+
+
+def read_result(path: str | Path) -> Result:
+    """Read a result file.
+
+    Raises:
+        ResultError: with the file, the field and the fix.
+    """
+    with read_hdf5(path, "result", VERSION, ResultError) as file:
+        try:
+            parts = {name: json.loads(file.attrs[name]) for name in _JSON}
+        except json.JSONDecodeError as error:
+            raise ResultError(f"{path} is damaged ({error}); reconstruct again") from error
+        traces = file.get("traces", {})
+        return Result(
+            method=str(file.attrs["method"]),
+            mean=file["mean"][...],
+            pixel_size=float(file.attrs["pixel_size"]),
+            scan_digest=str(file.attrs["scan_digest"]),
+            traces={name: values[...] for name, values in traces.items()},
+            **parts,
+        )

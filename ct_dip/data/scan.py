@@ -1,0 +1,104 @@
+"""`Scan`: a sinogram with everything that is needed to reconstruct it."""
+
+import dataclasses
+import hashlib
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ct_dip.arrays import Bools, Floats
+from ct_dip.data.noise import NoiseModel
+from ct_dip.errors import ScanError
+from ct_dip.geometry import FanBeam, Geometry, ParallelBeam, ViewIndex
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Scan:
+    """One measured or simulated scan. Arrays are float32 and read-only.
+
+    Args:
+        sinogram: line integrals of the attenuation, dimensionless, (views, detectors).
+        geometry: where the rays went, and the grid to reconstruct on.
+        noise: how uncertain the line integrals are; ``None`` if nobody knows.
+        ground_truth: the true attenuation in 1/mm, (rows, columns), of a simulated scan. A
+            reconstruction of a measured scan is not one.
+        mask: pixels that matter for evaluation, (rows, columns).
+        attenuation_scale: 1/mm per unit of the O(1) image that networks work on.
+        source: where the scan comes from, in words.
+    """
+
+    sinogram: Floats
+    geometry: Geometry
+    noise: NoiseModel | None = None
+    ground_truth: Floats | None = None
+    mask: Bools | None = None
+    attenuation_scale: float = 1.0
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.geometry, ParallelBeam | FanBeam):
+            raise ScanError(f"geometry: expected a ParallelBeam or FanBeam, got {self.geometry!r}")
+        views, detectors = self.geometry.range_shape
+        meaning = f"{views} views × {detectors} detectors"
+        self._freeze("sinogram", np.float32, self.geometry.range_shape, meaning)
+        pixels = "the volume's rows × columns"
+        if self.ground_truth is not None:
+            self._freeze("ground_truth", np.float32, self.geometry.domain_shape, pixels)
+        if self.mask is not None:
+            self._freeze("mask", np.bool_, self.geometry.domain_shape, pixels)
+        scale = self.attenuation_scale
+        if not isinstance(scale, int | float | np.floating) or not 0 < scale < math.inf:
+            raise ScanError(f"attenuation_scale {scale!r} must be a positive number, in 1/mm")
+        object.__setattr__(self, "attenuation_scale", float(scale))
+
+    def _freeze(self, name: str, dtype: Any, shape: tuple[int, int], meaning: str) -> None:
+        values = np.asarray(getattr(self, name))
+        if values.shape != shape:
+            hint = "; transpose it?" if values.shape == shape[::-1] else ""
+            raise ScanError(f"{name} has shape {values.shape}, expected {shape}: {meaning}{hint}")
+        if values.dtype.kind not in "fiub":
+            raise ScanError(f"{name} has type {values.dtype}, expected real numbers")
+        finite = np.isfinite(values)
+        if not finite.all():
+            first = tuple(int(i) for i in np.argwhere(~finite)[0])
+            raise ScanError(
+                f"{name}{list(first)} is {values[first]} and {np.sum(~finite) - 1} more values are not "
+                "finite; mask dead detectors or interpolate them first"
+            )
+        frozen = np.array(values, dtype=dtype, order="C")
+        frozen.flags.writeable = False
+        object.__setattr__(self, name, frozen)
+
+    @property
+    def variance(self) -> Floats | None:
+        """Variance of every line integral by the noise model, (views, detectors)."""
+        return None if self.noise is None else self.noise.variance(self.sinogram)
+
+    def select_views(self, index: ViewIndex) -> "Scan":
+        """The same scan with some of its views."""
+        geometry = self.geometry.select_views(index)
+        if not isinstance(index, slice):
+            index = np.asarray(index)
+        return dataclasses.replace(self, geometry=geometry, sinogram=self.sinogram[index])
+
+    def bin_detectors(self, factor: int) -> "Scan":
+        """``factor`` neighbouring bins as one: line integrals are averaged, photon counts added."""
+        geometry = self.geometry.bin_detectors(factor)
+        if self.noise is None:
+            sinogram = self.sinogram.reshape(*geometry.range_shape, factor).mean(axis=-1)
+            return dataclasses.replace(self, geometry=geometry, sinogram=sinogram)
+        return dataclasses.replace(
+            self,
+            geometry=geometry,
+            sinogram=self.noise.bin_sinogram(self.sinogram, factor).astype(np.float32),
+            noise=self.noise.binned(factor),
+        )
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of what a reconstruction depends on: sinogram, geometry, noise, scale."""
+        identity = f"{self.geometry.digest} {self.noise!r} {self.attenuation_scale!r}"
+        return hashlib.sha256(identity.encode() + self.sinogram.tobytes()).hexdigest()

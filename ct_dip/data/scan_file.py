@@ -1,0 +1,92 @@
+"""Scan files::
+
+/                attributes: format "ct_dip.scan", version, attenuation_scale [1/mm], source
+/sinogram        (views, detectors) float32, line integrals
+/geometry        attributes: kind, shape, pixel_size, detectors, detector_pitch, …
+                 with length_unit "mm" and angle_unit "rad"
+/geometry/angles (views,) float64
+/noise           attributes: kind "white" and std, or kind "photon" and photons   (optional)
+/ground_truth    (rows, columns) float32, 1/mm                                    (optional)
+/mask            (rows, columns) bool                                             (optional)
+"""
+
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from ct_dip.data.hdf5 import add_array, read_hdf5, write_hdf5
+from ct_dip.data.noise import NoiseModel, PhotonNoise, WhiteNoise
+from ct_dip.data.scan import Scan
+from ct_dip.errors import InputError, ScanError
+from ct_dip.geometry import Geometry, geometry_from_dict
+
+VERSION = 1
+_UNITS = {"length_unit": "mm", "angle_unit": "rad"}
+
+
+def write_scan(path: str | Path, scan: Scan) -> None:
+    """Write a scan file atomically; the same scan gives the same bytes."""
+
+    def fill(file: h5py.File) -> None:
+        file.attrs["attenuation_scale"] = scan.attenuation_scale
+        file.attrs["source"] = scan.source
+        add_array(file, "sinogram", scan.sinogram, unit="1")
+        fields = scan.geometry.to_dict()
+        group = file.create_group("geometry")
+        add_array(group, "angles", np.array(fields.pop("angles")), unit="rad")
+        group.attrs.update(_UNITS | fields)
+        if scan.noise is not None:
+            noise = file.create_group("noise")
+            noise.attrs.update({"kind": scan.noise.kind, **vars(scan.noise)})
+        if scan.ground_truth is not None:
+            add_array(file, "ground_truth", scan.ground_truth, unit="1/mm")
+        if scan.mask is not None:
+            add_array(file, "mask", scan.mask)
+
+    write_hdf5(path, "scan", VERSION, fill)
+
+
+def read_scan(path: str | Path) -> Scan:
+    """Read and validate a scan file.
+
+    Raises:
+        ScanError: with the file, the field and the fix.
+    """
+    with read_hdf5(path, "scan", VERSION, ScanError) as file:
+        try:
+            return Scan(
+                sinogram=file["sinogram"][...],
+                geometry=_geometry(file["geometry"]),
+                noise=_noise(file["noise"].attrs) if "noise" in file else None,
+                ground_truth=file["ground_truth"][...] if "ground_truth" in file else None,
+                mask=file["mask"][...] if "mask" in file else None,
+                attenuation_scale=float(file.attrs["attenuation_scale"]),
+                source=str(file.attrs.get("source", "")),
+            )
+        except InputError as error:
+            raise ScanError(f"{path}: {error}") from error
+
+
+def _geometry(group: h5py.Group) -> Geometry:
+    fields = {name: _plain(value) for name, value in group.attrs.items()}
+    for name, unit in _UNITS.items():
+        found = fields.pop(name, None)
+        if found != unit:
+            raise ScanError(f"geometry.{name} is {found!r}, expected {unit!r}; convert the geometry")
+    return geometry_from_dict(fields | {"angles": group["angles"][...]})
+
+
+def _noise(attributes: Any) -> NoiseModel:
+    kind = attributes["kind"]
+    if kind == WhiteNoise.kind:
+        return WhiteNoise(std=float(attributes["std"]))
+    if kind == PhotonNoise.kind:
+        return PhotonNoise(photons=float(attributes["photons"]))
+    raise ScanError(f"noise.kind is {kind!r}, expected 'white' or 'photon'")
+
+
+def _plain(value: Any) -> Any:
+    """NumPy scalars and arrays from HDF5 attributes as Python's own."""
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value

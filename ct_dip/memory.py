@@ -1,0 +1,67 @@
+"""How much memory a job may take."""
+
+import os
+import re
+from pathlib import Path
+
+from ct_dip.errors import InputError, MemoryBudgetError
+
+_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+
+
+def available_bytes() -> int:
+    """Memory that can still be taken: the system's, or what the container's limit leaves."""
+    candidates = []
+    meminfo = Path("/proc/meminfo")
+    if meminfo.exists():
+        match = re.search(r"MemAvailable:\s+(\d+) kB", meminfo.read_text())
+        if match:
+            candidates.append(int(match[1]) * 1024)
+    limit, used = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
+    if limit.exists() and used.exists() and limit.read_text().strip() != "max":
+        candidates.append(int(limit.read_text()) - int(used.read_text()))
+    if not candidates:  # macOS: the physical memory is the best that the standard library knows
+        candidates.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    return max(0, min(candidates))
+
+
+def memory_budget(given: int | str | None = None) -> int:
+    """Bytes that one job may take.
+
+    Args:
+        given: bytes, or text such as ``"4G"``. ``None``: the variable ``CT_DIP_MEMORY``, or half
+            of what is available, so that two jobs, or one and a browser, live side by side.
+    """
+    if given is None:
+        given = os.environ.get("CT_DIP_MEMORY")
+    if given is None:
+        return available_bytes() // 2
+    if isinstance(given, int):
+        budget = given
+    else:
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", given, re.IGNORECASE)
+        if not match:
+            raise InputError(f"memory budget {given!r} is not a size; write for example 4G or 500M")
+        budget = int(float(match[1]) * _UNITS[match[2].lower()])
+    if budget <= 0:
+        raise InputError(f"memory budget {given!r} must be positive; write for example 4G or 500M")
+    return budget
+
+
+def require(needed: int, budget: int, *, what: str, advice: str) -> None:
+    """Refuse, with the numbers, what does not fit."""
+    if needed > budget:
+        raise MemoryBudgetError(
+            f"{what} needs {format_bytes(needed)}, the memory budget is {format_bytes(budget)}; "
+            f"{advice}, or raise the budget (CT_DIP_MEMORY, --budget-memory)"
+        )
+
+
+def format_bytes(count: int) -> str:
+    """``format_bytes(1_900_000_000)`` is ``'1.77 GiB'``."""
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.3g} {unit}"
+        size /= 1024
+    return f"{size:.3g} TiB"

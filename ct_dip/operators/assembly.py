@@ -1,0 +1,86 @@
+"""The projection matrix: how large it will be, and its rows, from ASTRA's CPU projectors."""
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse
+
+from ct_dip.convert.astra import to_astra
+from ct_dip.errors import BackendError
+from ct_dip.geometry import FanBeam, Geometry
+
+Kernel = Literal["line", "linear", "strip"]
+KERNELS: tuple[Kernel, ...] = ("line", "linear", "strip")
+
+# ASTRA sizes its own buffer for the longest possible ray, so a matrix is built in blocks of views.
+_BLOCK_BYTES = 128 * 2**20
+
+
+def check_kernel(geometry: Geometry, kernel: str) -> None:
+    """Refuse kernels that do not exist for this beam."""
+    if kernel not in KERNELS:
+        raise BackendError(f"kernel {kernel!r} is not known; choose one of {', '.join(KERNELS)}")
+    if kernel == "linear" and isinstance(geometry, FanBeam):
+        raise BackendError("kernel 'linear' exists for parallel beams only; use 'line' or 'strip'")
+    if kernel == "strip" and isinstance(geometry, FanBeam):
+        shifts = geometry.detector_offset, geometry.center_of_rotation
+        if any(shifts):
+            raise BackendError(
+                f"kernel 'strip' of a fan beam knows no detector_offset or center_of_rotation "
+                f"({shifts[0]:g}, {shifts[1]:g} mm); use kernel 'line'"
+            )
+
+
+def make_projector(geometry: Geometry, kernel: str) -> int:
+    """ASTRA's number of a new CPU projector; the caller deletes it."""
+    import astra
+
+    check_kernel(geometry, kernel)
+    name = f"{kernel}_fanflat" if isinstance(geometry, FanBeam) else kernel
+    return int(astra.create_projector(name, *to_astra(geometry)))
+
+
+def estimate_nonzeros(geometry: Geometry, kernel: str) -> int:
+    """Non-zeros of the matrix, from areas alone.
+
+    The chords of one view's rays add up to area / ray distance, whatever the shape of the volume. Per
+    pixel edge of chord, a ray at angle θ meets |cos θ| + |sin θ| pixels (``line``), two for every row
+    or column that it crosses (``linear``), or as many as the strip between its edges (``strip``).
+    The part of the volume beyond the detector is not subtracted: the estimate errs upwards.
+    """
+    c, s = np.abs(np.cos(geometry.angles)), np.abs(np.sin(geometry.angles))
+    pixels_per_ray = geometry.volume.pixel_size / geometry.origin_pitch
+    per_pixel = {
+        "line": pixels_per_ray * (c + s),
+        "linear": pixels_per_ray * 2 * np.maximum(c, s),
+        "strip": 1 + pixels_per_ray * (c + s),
+    }[kernel]
+    return int(np.prod(geometry.volume.shape) * per_pixel.sum())
+
+
+def matrix_blocks(geometry: Geometry, kernel: str) -> Iterator[tuple[slice, Any]]:
+    """Yield (views, rows of the matrix as SciPy CSR in float32) for consecutive blocks of views."""
+    import astra
+
+    longest_ray = 4 * sum(geometry.volume.shape)
+    view_bytes = geometry.detectors * longest_ray * 8
+    block = max(1, _BLOCK_BYTES // view_bytes)
+    for start in range(0, geometry.views, block):
+        views = slice(start, min(start + block, geometry.views))
+        projector = make_projector(geometry.select_views(views), kernel)
+        try:
+            matrix = astra.projector.matrix(projector)
+            try:
+                rows = astra.matrix.get(matrix)
+            finally:
+                astra.matrix.delete(matrix)
+        finally:
+            astra.projector.delete(projector)
+        yield views, rows.astype(np.float32)
+
+
+def assemble(geometry: Geometry, kernel: str) -> Any:
+    """The whole matrix, (views · detectors) × (rows · columns), SciPy CSR in float32."""
+    blocks = [rows for _, rows in matrix_blocks(geometry, kernel)]
+    return scipy.sparse.vstack(blocks, format="csr") if len(blocks) > 1 else blocks[0]

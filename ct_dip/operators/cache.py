@@ -1,0 +1,84 @@
+"""Projection matrices on disk, so that a geometry is assembled once per machine.
+
+One file per matrix in ``CT_DIP_CACHE`` (default: ``ct_dip`` in the user's cache folder), named by the
+digest of geometry, kernel and ASTRA version. Writing is atomic, so two processes may do it at once.
+The folder is kept below a limit by removing what was not used for longest.
+"""
+
+import contextlib
+import hashlib
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+from ct_dip.files import atomic_path
+from ct_dip.geometry import Geometry
+
+_FORMAT = 1
+_LIMIT_BYTES = 8 * 2**30
+_ADVICE = "set CT_DIP_CACHE to a writable folder with space, or to 'off'"
+
+
+def cache_folder() -> Path | None:
+    """Where matrices are kept; ``None`` if ``CT_DIP_CACHE`` is ``off``."""
+    given = os.environ.get("CT_DIP_CACHE")
+    if given == "off":
+        return None
+    if given:
+        return Path(given).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ct_dip"
+
+
+def matrix_path(geometry: Geometry, kernel: str, folder: Path) -> Path:
+    """The file of this matrix."""
+    import astra
+
+    identity = f"{_FORMAT} {geometry.digest} {kernel} {astra.__version__}"
+    return folder / f"matrix-{hashlib.sha256(identity.encode()).hexdigest()[:32]}.npz"
+
+
+def load_matrix(path: Path) -> Any | None:
+    """The SciPy CSR matrix, or ``None`` where there is none or the file is damaged."""
+    try:
+        with np.load(path, allow_pickle=False) as parts:
+            matrix = scipy.sparse.csr_matrix(
+                (parts["data"], parts["indices"], parts["indptr"]), shape=tuple(parts["shape"])
+            )
+    except (FileNotFoundError, KeyError, ValueError, EOFError, OSError, zipfile.BadZipFile):
+        return None
+    with contextlib.suppress(OSError):
+        os.utime(path)
+    return matrix
+
+
+def store_matrix(path: Path, matrix: Any) -> None:
+    """Write a matrix for `load_matrix`, then remove the least recently used beyond the limit."""
+    with atomic_path(path, advice=_ADVICE) as temporary, temporary.open("wb") as file:
+        np.savez(
+            file,
+            data=matrix.data,
+            indices=matrix.indices,
+            indptr=matrix.indptr,
+            shape=np.array(matrix.shape),
+        )
+    _trim(path.parent, keep=path)
+
+
+def _trim(folder: Path, keep: Path) -> None:
+    files = []
+    for path in folder.glob("matrix-*.npz"):
+        with contextlib.suppress(OSError):  # another process may just have removed it
+            status = path.stat()
+            files.append((status.st_mtime, status.st_size, path))
+    total = sum(size for _, size, _ in files)
+    for _, size, path in sorted(files):
+        if total <= _LIMIT_BYTES:
+            break
+        if path != keep:
+            with contextlib.suppress(OSError):
+                path.unlink()
+            total -= size

@@ -1,0 +1,136 @@
+"""Ray transform as an assembled matrix: ASTRA's weights, two CSR tensors, MKL or cuSPARSE."""
+
+import logging
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ct_dip import memory
+from ct_dip.geometry import Geometry
+from ct_dip.operators import cache
+from ct_dip.operators.assembly import assemble, check_kernel, estimate_nonzeros
+from ct_dip.operators.linear_map import LinearMap
+
+_log = logging.getLogger(__name__)
+_BYTES_PER_NONZERO = 8  # float32 value and int32 index
+
+
+def estimate_bytes(geometry: Geometry, kernel: str = "line") -> int:
+    """Memory of the transform at its peak: A and Aᵀ, each with values, indices and row pointers."""
+    rows = int(np.prod(geometry.range_shape) + np.prod(geometry.domain_shape))
+    return 2 * _BYTES_PER_NONZERO * estimate_nonzeros(geometry, kernel) + 4 * rows
+
+
+class SparseRayTransform(LinearMap):
+    """``A x`` by a sparse matrix that is assembled once and kept with its transpose.
+
+    Args:
+        geometry: the scan.
+        kernel: ``line`` (intersection lengths), ``linear`` (Joseph; parallel beam only) or ``strip``
+            (area of the ray's strip: the detector bin's finite width).
+        memory_budget: bytes, or text such as ``"2G"``; see `ct_dip.memory.memory_budget`.
+        device: where the matrix lives; inputs must live there too.
+
+    Raises:
+        MemoryBudgetError: before any work, with the estimate.
+    """
+
+    def __init__(
+        self,
+        geometry: Geometry,
+        *,
+        kernel: str = "line",
+        memory_budget: int | str | None = None,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        check_kernel(geometry, kernel)
+        self.geometry = geometry
+        self.domain_shape, self.range_shape = geometry.domain_shape, geometry.range_shape
+        self.device = torch.device(device)
+        self._budget = memory.memory_budget(memory_budget)
+        memory.require(
+            estimate_bytes(geometry, kernel),
+            self._budget,
+            what="the sparse ray transform",
+            advice="use the matrix-free backend 'astra'",
+        )
+        matrix = _load_or_assemble(geometry, kernel)
+        self.nonzeros = int(matrix.nnz)
+        pair = _to_torch(matrix, self.device), _to_torch(matrix.T.tocsr(), self.device)
+        self._pairs = {torch.float32: pair}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the matrices hold now."""
+        parts = [
+            part
+            for pair in self._pairs.values()
+            for m in pair
+            for part in (m.values(), m.col_indices(), m.crow_indices())
+        ]
+        unique = {part.data_ptr(): part.nbytes for part in parts}  # float64 shares the indices
+        return sum(unique.values())
+
+    def _pair(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        if dtype not in self._pairs:
+            memory.require(
+                self.nbytes + 2 * self.nonzeros * dtype.itemsize,
+                self._budget,
+                what=f"the sparse ray transform in {dtype}",
+                advice="stay in float32",
+            )
+            a, a_t = self._pairs[torch.float32]
+            self._pairs[dtype] = _with_dtype(a, dtype), _with_dtype(a_t, dtype)
+        return self._pairs[dtype]
+
+    def _forward(self, x: Tensor) -> Tensor:
+        return _multiply(self._pair(x.dtype)[0], x.flatten(1)).reshape(-1, *self.range_shape)
+
+    def _adjoint(self, y: Tensor) -> Tensor:
+        return _multiply(self._pair(y.dtype)[1], y.flatten(1)).reshape(-1, *self.domain_shape)
+
+
+def _multiply(matrix: Tensor, vectors: Tensor) -> Tensor:
+    """(n, columns) → (n, rows). A single vector has its own, faster kernel."""
+    if len(vectors) == 1:
+        return (matrix @ vectors[0])[None]
+    return (matrix @ vectors.T).T
+
+
+def _load_or_assemble(geometry: Geometry, kernel: str) -> Any:
+    folder = cache.cache_folder()
+    if folder is None:
+        return assemble(geometry, kernel)
+    path = cache.matrix_path(geometry, kernel, folder)
+    matrix = cache.load_matrix(path)
+    if matrix is None:
+        _log.info("assembling the projection matrix of %s", geometry.range_shape)
+        matrix = assemble(geometry, kernel)
+        cache.store_matrix(path, matrix)
+    return matrix
+
+
+def _to_torch(matrix: Any, device: torch.device) -> Tensor:
+    # int32 indices halve the traffic, and MKL takes them as they are (int64 is converted per call).
+    wide = matrix.nnz >= 2**31
+    index = torch.int64 if wide else torch.int32
+    return _csr(
+        torch.as_tensor(matrix.indptr, dtype=index),
+        torch.as_tensor(matrix.indices, dtype=index),
+        torch.from_numpy(matrix.data),
+        matrix.shape,
+    ).to(device)
+
+
+def _with_dtype(matrix: Tensor, dtype: torch.dtype) -> Tensor:
+    parts = matrix.crow_indices(), matrix.col_indices(), matrix.values().to(dtype)
+    return _csr(*parts, tuple(matrix.shape))
+
+
+def _csr(rows: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, ...]) -> Tensor:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+        return torch.sparse_csr_tensor(rows, columns, values, size=shape, check_invariants=False)

@@ -1,0 +1,50 @@
+"""Ray transform by tomosipo: CUDA, for large problems on a GPU (optional extra)."""
+
+from torch import Tensor
+
+from ct_dip.convert.tomosipo import to_tomosipo
+from ct_dip.errors import BackendError
+from ct_dip.geometry import Geometry
+from ct_dip.operators.linear_map import LinearMap
+
+
+class TomosipoRayTransform(LinearMap):
+    """``A x`` by ASTRA's 3D CUDA kernels on one slice, without leaving the GPU.
+
+    The kernels interpolate (Joseph's method), so they differ from the ``line`` weights by the
+    discretisation. Their back-projection is the adjoint only up to interpolation: fit networks with
+    it, and use ``sparse`` where an exact adjoint matters. Needs CUDA and float32.
+    """
+
+    def __init__(self, geometry: Geometry) -> None:
+        try:
+            import tomosipo
+            import tomosipo.torch_support
+        except ImportError as error:
+            raise BackendError(
+                "backend 'tomosipo' is not installed; pip install 'ct_dip[tomosipo]', "
+                "or use backend 'sparse'"
+            ) from error
+        import astra
+
+        if not astra.use_cuda():
+            raise BackendError(
+                "backend 'tomosipo' needs an ASTRA with CUDA and a GPU, and finds none; "
+                "use backend 'sparse' or 'astra'"
+            )
+        self.geometry = geometry
+        self.domain_shape, self.range_shape = geometry.domain_shape, geometry.range_shape
+        self._operator = tomosipo.operator(*to_tomosipo(geometry))
+
+    def _forward(self, x: Tensor) -> Tensor:
+        out = x.new_empty(len(x), *self.range_shape)
+        for image, sinogram in zip(x, out, strict=True):
+            # tomosipo: (slices, rows, columns) → (detector rows, views, detectors)
+            sinogram.copy_(self._operator(image[None].contiguous())[0])
+        return out
+
+    def _adjoint(self, y: Tensor) -> Tensor:
+        out = y.new_empty(len(y), *self.domain_shape)
+        for sinogram, image in zip(y, out, strict=True):
+            image.copy_(self._operator.T(sinogram[None].contiguous())[0])
+        return out

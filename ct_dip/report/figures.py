@@ -1,0 +1,90 @@
+"""Matplotlib figures: each function returns a `Figure` and touches no global state."""
+
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from ct_dip.arrays import Floats
+from ct_dip.files import write_bytes
+from ct_dip.quality import psnr
+
+
+def reconstruction_panel(
+    images: Mapping[str, Floats],
+    *,
+    pixel_size: float,
+    truth: Floats | None = None,
+    truth_name: str = "ground truth",
+    title: str | None = None,
+) -> Figure:
+    """Images side by side on one grey scale, with the truth and the errors where it is known.
+
+    Args:
+        images: (rows, columns) in 1/mm, by name.
+        pixel_size: mm, for the axes.
+        truth: adds a panel with the truth, and one with the error of every image: beside a single
+            image, below several.
+        truth_name: ``reference`` for a measured scan, which has no ground truth.
+    """
+    top: dict[str, Floats] = dict(images)
+    if truth is not None:
+        top[truth_name] = truth
+    # A reconstruction may overshoot; the scale follows the truth, or all but the extreme pixels.
+    basis = truth if truth is not None else np.stack([*images.values()])
+    low, high = np.quantile(basis, [0.0, 1.0] if truth is not None else [0.005, 0.998])
+
+    one_row = truth is None or len(images) == 1
+    columns = len(top) + (one_row and truth is not None)
+    size = (3.1 * columns + (1.8 if one_row else 0.9), 3.3 if one_row else 6.7)
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.subplots(1 if one_row else 2, columns, squeeze=False)
+    for axis, (name, image) in zip(axes[0], top.items(), strict=False):
+        shown = _show(axis, image, pixel_size, vmin=low, vmax=high, cmap="gray")
+        quality = f", {psnr(image, truth):.1f} dB" if truth is not None and image is not truth else ""
+        axis.set_title(name + quality)
+    grey = axes[0, : len(top)] if one_row else axes[0]
+    figure.colorbar(shown, ax=grey, label="attenuation (1/mm)", shrink=0.9)
+
+    if truth is not None:
+        errors = {name: image - truth for name, image in images.items()}
+        largest = float(np.quantile(np.abs(np.stack([*errors.values()])), 0.995)) or 1.0
+        below = axes[0, len(top) :] if one_row else axes[1]
+        for axis, (name, error) in zip(below, errors.items(), strict=False):
+            shown = _show(axis, error, pixel_size, vmin=-largest, vmax=largest, cmap="RdBu_r")
+            axis.set_title(f"{name} − {truth_name}")
+        figure.colorbar(shown, ax=below, label="error (1/mm)", shrink=0.9)
+        for axis in below[len(errors) :]:
+            axis.set_axis_off()
+    for axis in axes.flat:
+        axis.label_outer()
+    if not one_row:  # nothing is below the truth, so it keeps its own labels
+        axes[0, -1].set_xlabel("x (mm)")
+        axes[0, -1].tick_params(labelbottom=True)
+    if title:
+        figure.suptitle(title)
+    return figure
+
+
+def save_png(figure: Figure, path: str | Path, *, dpi: int = 120) -> None:
+    """Write a PNG atomically; the same figure gives the same bytes."""
+    write_bytes(path, png_bytes(figure, dpi=dpi))
+
+
+def png_bytes(figure: Figure, *, dpi: int = 120) -> bytes:
+    """The figure as PNG."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=dpi, metadata={"Software": None})
+    return buffer.getvalue()
+
+
+def _show(axis: Axes, image: Floats, pixel_size: float, **options: Any) -> Any:
+    height, width = (n * pixel_size / 2 for n in image.shape)
+    axis.set_xlabel("x (mm)")
+    axis.set_ylabel("y (mm)")
+    extent = (-width, width, -height, height)
+    return axis.imshow(image, extent=extent, interpolation="nearest", **options)

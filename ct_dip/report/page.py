@@ -1,0 +1,39 @@
+"""An HTML page that compares reconstructions of one scan; one file, no network."""
+
+import base64
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+
+from jinja2 import Environment, StrictUndefined
+
+from ct_dip.data.result import Result
+from ct_dip.data.scan import Scan
+from ct_dip.files import write_bytes
+from ct_dip.report.figures import png_bytes, reconstruction_panel
+
+# What a reader who knows none of them should know.
+ABOUT = {
+    "fbp": "Filtered back-projection: the classical formula. Fast; noisy and streaky with few views.",
+    "cgls": "Least squares by conjugate gradients, stopped before it fits the noise.",
+    "tv": "Total variation: the image with the least edge content that explains the data.",
+}
+
+
+def write_comparison(path: str | Path, scan: Scan, results: Sequence[Result]) -> None:
+    """Write the page: one picture of all, a table of figures, the settings."""
+    panel = reconstruction_panel(
+        {result.method.upper(): result.mean for result in results},
+        pixel_size=scan.geometry.volume.pixel_size,
+        truth=scan.ground_truth,
+    )
+    template = files("ct_dip.report").joinpath("comparison.html.j2").read_text(encoding="utf-8")
+    environment = Environment(autoescape=True, undefined=StrictUndefined)
+    page = environment.from_string(template).render(
+        scan=scan,
+        geometry=scan.geometry,
+        results=results,
+        about=ABOUT,
+        picture=base64.b64encode(png_bytes(panel)).decode("ascii"),
+    )
+    write_bytes(path, page.encode("utf-8"))
