@@ -49,7 +49,7 @@ class RunConfig(_Section):
 
     method: Method = "tv"
     backend: Literal["auto", "sparse", "astra", "odl", "tomosipo"] = "auto"
-    kernel: Literal["line", "linear", "strip"] = "line"
+    kernel: Literal["auto", "line", "linear", "strip"] = "auto"
     device: str = "auto"
     seed: int = Field(default=0, ge=0)
     fbp: FbpConfig = FbpConfig()

@@ -25,7 +25,7 @@ def reconstruct(
     backend: Annotated[
         str | None, typer.Option(help="Ray transform: auto, sparse, astra, odl or tomosipo.")
     ] = None,
-    kernel: Annotated[str | None, typer.Option(help="Ray weights: line, linear or strip.")] = None,
+    kernel: Annotated[str | None, typer.Option(help="Ray weights: auto, line, linear or strip.")] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of every random choice.", min=0)] = None,
     budget_memory: Annotated[

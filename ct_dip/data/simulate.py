@@ -53,8 +53,8 @@ def simulate(
         geometry: scanner and reconstruction grid.
         noise: what to add.
         attenuation: of image value 1, in 1/mm; becomes the scan's ``attenuation_scale``.
-        same_grid: project the ground truth itself with the ``line`` kernel: the inverse crime, which
-            parts of the literature commit (KMNIST).
+        same_grid: project the ground truth itself with the default kernel: the inverse crime,
+            which parts of the literature commit (KMNIST).
         allow_truncation: accept an object that reaches beyond the detector's field of view.
         seed: of the phantom and of the noise, which are drawn independently.
 

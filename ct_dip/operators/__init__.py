@@ -17,7 +17,7 @@ def ray_transform(
     geometry: Geometry,
     backend: str = "auto",
     *,
-    kernel: str = "line",
+    kernel: str = "auto",
     memory_budget: int | str | None = None,
     device: "torch.device | str" = "cpu",
 ) -> "LinearMap":
@@ -27,8 +27,8 @@ def ray_transform(
         geometry: a `ParallelBeam` or `FanBeam`.
         backend: ``sparse`` (assembled matrix), ``astra`` (matrix-free), ``odl``, ``tomosipo`` (GPU),
             or ``auto``: sparse where the matrix fits the memory budget, astra otherwise.
-        kernel: how a ray weighs the pixels it meets: ``line``, ``linear`` (parallel beam only) or
-            ``strip``. tomosipo has its own and takes no other than the default.
+        kernel: how a ray weighs the pixels that it meets: ``auto``, ``line``, ``linear`` (parallel beam
+            only) or ``strip``; see `ct_dip.operators.assembly.choose_kernel`. tomosipo has its own.
         memory_budget: bytes or text such as ``"4G"``, for ``sparse`` and ``auto``.
         device: of the sparse matrix; the other backends follow their input.
 
@@ -45,7 +45,7 @@ def ray_transform(
     if backend == "tomosipo":
         from ct_dip.operators.tomosipo import TomosipoRayTransform
 
-        if kernel != "line":
+        if kernel != "auto":
             raise BackendError(f"backend 'tomosipo' has one kernel of its own; drop kernel={kernel!r}")
         return TomosipoRayTransform(geometry)
     if backend == "odl":
@@ -54,10 +54,8 @@ def ray_transform(
         return OdlGeometryRayTransform(geometry, kernel=kernel)
     if backend == "auto":
         from ct_dip.memory import memory_budget as budget_bytes
-        from ct_dip.operators.assembly import check_kernel
         from ct_dip.operators.sparse import estimate_bytes
 
-        check_kernel(geometry, kernel)
         fits = estimate_bytes(geometry, kernel) <= budget_bytes(memory_budget)
         backend = "sparse" if fits else "astra"
     if backend == "astra":

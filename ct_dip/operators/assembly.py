@@ -1,7 +1,7 @@
 """The projection matrix: how large it will be, and its rows, from ASTRA's CPU projectors."""
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -10,15 +10,27 @@ from ct_dip.convert.astra import to_astra
 from ct_dip.errors import BackendError
 from ct_dip.geometry import FanBeam, Geometry
 
-Kernel = Literal["line", "linear", "strip"]
-KERNELS: tuple[Kernel, ...] = ("line", "linear", "strip")
+KERNELS = ("auto", "line", "linear", "strip")
 
 # ASTRA sizes its own buffer for the longest possible ray, so a matrix is built in blocks of views.
 _BLOCK_BYTES = 128 * 2**20
 
 
-def check_kernel(geometry: Geometry, kernel: str) -> None:
-    """Refuse kernels that do not exist for this beam."""
+def choose_kernel(geometry: Geometry, kernel: str = "auto") -> str:
+    """How a ray weighs the pixels that it meets.
+
+    ``line``: length of the intersection. ``linear``: interpolation between the two nearest pixels of
+    every row or column (Joseph). ``strip``: area of the ray's strip, as wide as a detector bin.
+
+    ``auto`` is linear for a parallel beam. There ``line`` errs by half a pixel wherever rays run along
+    pixel edges, as with an odd number of bins over an even number of columns at 0° and 90°: 7 to 25 % in
+    those views, on smooth objects. For a fan, where no other ray of a view does so, ``auto`` is line.
+
+    Raises:
+        BackendError: the kernel does not exist for this beam.
+    """
+    if kernel == "auto":
+        return "line" if isinstance(geometry, FanBeam) else "linear"
     if kernel not in KERNELS:
         raise BackendError(f"kernel {kernel!r} is not known; choose one of {', '.join(KERNELS)}")
     if kernel == "linear" and isinstance(geometry, FanBeam):
@@ -30,13 +42,14 @@ def check_kernel(geometry: Geometry, kernel: str) -> None:
                 f"kernel 'strip' of a fan beam knows no detector_offset or center_of_rotation "
                 f"({shifts[0]:g}, {shifts[1]:g} mm); use kernel 'line'"
             )
+    return kernel
 
 
 def make_projector(geometry: Geometry, kernel: str) -> int:
     """ASTRA's number of a new CPU projector; the caller deletes it."""
     import astra
 
-    check_kernel(geometry, kernel)
+    kernel = choose_kernel(geometry, kernel)
     name = f"{kernel}_fanflat" if isinstance(geometry, FanBeam) else kernel
     return int(astra.create_projector(name, *to_astra(geometry)))
 
@@ -49,6 +62,7 @@ def estimate_nonzeros(geometry: Geometry, kernel: str) -> int:
     or column that it crosses (``linear``), or as many as the strip between its edges (``strip``).
     The part of the volume beyond the detector is not subtracted: the estimate errs upwards.
     """
+    kernel = choose_kernel(geometry, kernel)
     c, s = np.abs(np.cos(geometry.angles)), np.abs(np.sin(geometry.angles))
     pixels_per_ray = geometry.volume.pixel_size / geometry.origin_pitch
     per_pixel = {
@@ -77,7 +91,9 @@ def matrix_blocks(geometry: Geometry, kernel: str) -> Iterator[tuple[slice, Any]
                 astra.matrix.delete(matrix)
         finally:
             astra.projector.delete(projector)
-        yield views, rows.astype(np.float32)
+        rows = rows.astype(np.float32)
+        rows.eliminate_zeros()  # ASTRA stores pixels that a ray only touches, a third of 'strip'
+        yield views, rows
 
 
 def assemble(geometry: Geometry, kernel: str) -> Any:

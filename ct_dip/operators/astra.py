@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ct_dip.geometry import Geometry
-from ct_dip.operators.assembly import check_kernel, make_projector, matrix_blocks
+from ct_dip.operators.assembly import choose_kernel, make_projector, matrix_blocks
 from ct_dip.operators.linear_map import LinearMap
 
 
@@ -25,9 +25,8 @@ class AstraRayTransform(LinearMap):
     Tensors on another device are brought to the CPU and back.
     """
 
-    def __init__(self, geometry: Geometry, *, kernel: str = "line") -> None:
-        check_kernel(geometry, kernel)
-        self.geometry, self.kernel = geometry, kernel
+    def __init__(self, geometry: Geometry, *, kernel: str = "auto") -> None:
+        self.geometry, self.kernel = geometry, choose_kernel(geometry, kernel)
         self.domain_shape, self.range_shape = geometry.domain_shape, geometry.range_shape
 
     def _forward(self, x: Tensor) -> Tensor:

@@ -44,11 +44,11 @@ def matrix_path(geometry: Geometry, kernel: str, folder: Path) -> Path:
 def load_matrix(path: Path) -> Any | None:
     """The SciPy CSR matrix, or ``None`` where there is none or the file is damaged."""
     try:
-        with np.load(path, allow_pickle=False) as parts:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as parts:
             matrix = scipy.sparse.csr_matrix(
                 (parts["data"], parts["indices"], parts["indptr"]), shape=tuple(parts["shape"])
             )
-    except (FileNotFoundError, KeyError, ValueError, EOFError, OSError, zipfile.BadZipFile):
+    except (KeyError, ValueError, EOFError, OSError, zipfile.BadZipFile):
         return None
     with contextlib.suppress(OSError):
         os.utime(path)

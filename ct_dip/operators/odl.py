@@ -9,7 +9,7 @@ from torch import Tensor
 from ct_dip.convert.odl import from_odl_image, to_odl, to_odl_image
 from ct_dip.errors import BackendError
 from ct_dip.geometry import FanBeam, Geometry
-from ct_dip.operators.assembly import check_kernel
+from ct_dip.operators.assembly import choose_kernel
 from ct_dip.operators.astra import AstraRayTransform
 from ct_dip.operators.linear_map import LinearMap
 
@@ -47,9 +47,8 @@ class OdlGeometryRayTransform(LinearMap):
     kernels that it does not ignore or refuse. Elsewhere ODL runs on `CtDipImpl`.
     """
 
-    def __init__(self, geometry: Geometry, *, kernel: str = "line") -> None:
-        check_kernel(geometry, kernel)
-        self.geometry, self.kernel = geometry, kernel
+    def __init__(self, geometry: Geometry, *, kernel: str = "auto") -> None:
+        self.geometry, self.kernel = geometry, choose_kernel(geometry, kernel)
         self.domain_shape, self.range_shape = geometry.domain_shape, geometry.range_shape
         self._order = torch.as_tensor(np.argsort(geometry.angles))
         self._sorted = geometry.select_views(self._order.numpy())

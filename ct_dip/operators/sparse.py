@@ -11,14 +11,14 @@ from torch import Tensor
 from ct_dip import memory
 from ct_dip.geometry import Geometry
 from ct_dip.operators import cache
-from ct_dip.operators.assembly import assemble, check_kernel, estimate_nonzeros
+from ct_dip.operators.assembly import assemble, choose_kernel, estimate_nonzeros
 from ct_dip.operators.linear_map import LinearMap
 
 _log = logging.getLogger(__name__)
 _BYTES_PER_NONZERO = 8  # float32 value and int32 index
 
 
-def estimate_bytes(geometry: Geometry, kernel: str = "line") -> int:
+def estimate_bytes(geometry: Geometry, kernel: str = "auto") -> int:
     """Memory of the transform at its peak: A and Aᵀ, each with values, indices and row pointers."""
     rows = int(np.prod(geometry.range_shape) + np.prod(geometry.domain_shape))
     return 2 * _BYTES_PER_NONZERO * estimate_nonzeros(geometry, kernel) + 4 * rows
@@ -29,8 +29,7 @@ class SparseRayTransform(LinearMap):
 
     Args:
         geometry: the scan.
-        kernel: ``line`` (intersection lengths), ``linear`` (Joseph; parallel beam only) or ``strip``
-            (area of the ray's strip: the detector bin's finite width).
+        kernel: see `ct_dip.operators.assembly.choose_kernel`.
         memory_budget: bytes, or text such as ``"2G"``; see `ct_dip.memory.memory_budget`.
         device: where the matrix lives; inputs must live there too.
 
@@ -42,11 +41,11 @@ class SparseRayTransform(LinearMap):
         self,
         geometry: Geometry,
         *,
-        kernel: str = "line",
+        kernel: str = "auto",
         memory_budget: int | str | None = None,
         device: torch.device | str = "cpu",
     ) -> None:
-        check_kernel(geometry, kernel)
+        kernel = choose_kernel(geometry, kernel)
         self.geometry = geometry
         self.domain_shape, self.range_shape = geometry.domain_shape, geometry.range_shape
         self.device = torch.device(device)

@@ -11,9 +11,9 @@ from ct_dip.operators.linear_map import LinearMap
 class TomosipoRayTransform(LinearMap):
     """``A x`` by ASTRA's 3D CUDA kernels on one slice, without leaving the GPU.
 
-    The kernels interpolate (Joseph's method), so they differ from the ``line`` weights by the
-    discretisation. Their back-projection is the adjoint only up to interpolation: fit networks with
-    it, and use ``sparse`` where an exact adjoint matters. Needs CUDA and float32.
+    The kernels interpolate (Joseph's method), so they differ from the other backends by the
+    discretisation. Their back-projection is the adjoint only up to interpolation: fit networks with it,
+    and use ``sparse`` where an exact adjoint matters. Needs CUDA and float32.
     """
 
     def __init__(self, geometry: Geometry) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ct_dip.arrays import Floats
+from ct_dip.arrays import Bools, Floats
 from ct_dip.files import write_bytes
 from ct_dip.quality import psnr
 
@@ -20,6 +20,7 @@ def reconstruction_panel(
     pixel_size: float,
     truth: Floats | None = None,
     truth_name: str = "ground truth",
+    mask: Bools | None = None,
     title: str | None = None,
 ) -> Figure:
     """Images side by side on one grey scale, with the truth and the errors where it is known.
@@ -30,6 +31,7 @@ def reconstruction_panel(
         truth: adds a panel with the truth, and one with the error of every image: beside a single
             image, below several.
         truth_name: ``reference`` for a measured scan, which has no ground truth.
+        mask: pixels that the PSNR in the titles counts.
     """
     top: dict[str, Floats] = dict(images)
     if truth is not None:
@@ -45,7 +47,9 @@ def reconstruction_panel(
     axes = figure.subplots(1 if one_row else 2, columns, squeeze=False)
     for axis, (name, image) in zip(axes[0], top.items(), strict=False):
         shown = _show(axis, image, pixel_size, vmin=low, vmax=high, cmap="gray")
-        quality = f", {psnr(image, truth):.1f} dB" if truth is not None and image is not truth else ""
+        quality = (
+            f", {psnr(image, truth, mask):.1f} dB" if truth is not None and image is not truth else ""
+        )
         axis.set_title(name + quality)
     grey = axes[0, : len(top)] if one_row else axes[0]
     figure.colorbar(shown, ax=grey, label="attenuation (1/mm)", shrink=0.9)

@@ -1,0 +1,1 @@
+"""Studies on real scans and published tables; slow ones are not part of the tests."""

@@ -1,0 +1,129 @@
+"""The assembled matrix: its size before it exists, its cache, its memory budget."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from ct_dip.errors import MemoryBudgetError, OutputError
+from ct_dip.geometry import Volume, scanner
+from ct_dip.operators import cache
+from ct_dip.operators.assembly import assemble, estimate_nonzeros, matrix_blocks
+from ct_dip.operators.sparse import SparseRayTransform, estimate_bytes
+
+GEOMETRY = scanner(Volume(shape=(40, 30), pixel_size=0.5), views=12)
+FAN = scanner(Volume(shape=(40, 40)), views=12, source_origin=80.0, origin_detector=40.0)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("CT_DIP_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.mark.parametrize(
+    ("geometry", "kernel"),
+    [(GEOMETRY, "line"), (GEOMETRY, "linear"), (GEOMETRY, "strip"), (FAN, "line"), (FAN, "strip")],
+)
+def test_the_number_of_nonzeros_is_known_beforehand(geometry, kernel):
+    actual = assemble(geometry, kernel).nnz
+    assert 0.94 * actual < estimate_nonzeros(geometry, kernel) < 1.06 * actual
+
+
+def test_bytes_are_estimated_and_counted(folder):
+    transform = SparseRayTransform(FAN)
+    assert 0.94 * transform.nbytes < estimate_bytes(FAN) < 1.06 * transform.nbytes
+    before = transform.nbytes
+    transform(torch.zeros(40, 40, dtype=torch.float64))
+    assert transform.nbytes == before + 2 * 8 * transform.nonzeros
+
+
+def test_a_budget_that_is_too_small_is_refused_before_any_work(folder, monkeypatch):
+    monkeypatch.setattr("ct_dip.operators.sparse.assemble", lambda *_: pytest.fail("assembled"))
+    with pytest.raises(MemoryBudgetError, match=r"needs 3\d\d KiB, the memory budget is 100 KiB"):
+        SparseRayTransform(FAN, memory_budget="100K")
+
+
+def test_blocks_of_views_make_the_same_matrix(monkeypatch):
+    whole = assemble(FAN, "line")
+    monkeypatch.setattr("ct_dip.operators.assembly._BLOCK_BYTES", 1)
+    assert len(list(matrix_blocks(FAN, "line"))) == FAN.views
+    assert (assemble(FAN, "line") != whole).nnz == 0
+
+
+def test_the_cache_serves_the_same_matrix_again(folder, monkeypatch):
+    image = torch.rand(40, 40, generator=torch.Generator().manual_seed(0))
+    first = SparseRayTransform(FAN)(image)
+    monkeypatch.setattr("ct_dip.operators.sparse.assemble", lambda *_: pytest.fail("not cached"))
+    assert torch.equal(SparseRayTransform(FAN)(image), first)
+
+
+def test_a_damaged_cache_file_is_replaced(folder):
+    image = torch.rand(40, 40, generator=torch.Generator().manual_seed(0))
+    first = SparseRayTransform(FAN)(image)
+    (path,) = folder.iterdir()
+    content = path.read_bytes()
+    for damaged in (content[: len(content) // 2], b"", content[:2000] + b"\0\1" + content[2002:]):
+        path.write_bytes(damaged)
+        assert torch.equal(SparseRayTransform(FAN)(image), first)
+        assert path.read_bytes() == content
+
+
+def test_other_geometries_kernels_and_versions_are_other_files(folder, monkeypatch):
+    names = {cache.matrix_path(g, k, folder) for g in (GEOMETRY, FAN) for k in ("line", "strip")}
+    monkeypatch.setattr("astra.__version__", "0.0")
+    names.add(cache.matrix_path(FAN, "line", folder))
+    assert len(names) == 5
+
+
+def test_a_cache_that_cannot_be_written_is_an_error_with_a_way_out(tmp_path, monkeypatch):
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder")
+    monkeypatch.setenv("CT_DIP_CACHE", str(blocked / "cache"))
+    with pytest.raises(OutputError, match="CT_DIP_CACHE"):
+        SparseRayTransform(FAN)
+    monkeypatch.setenv("CT_DIP_CACHE", "off")
+    SparseRayTransform(FAN)
+
+
+def test_the_least_recently_used_matrix_goes_first(folder, monkeypatch):
+    import os
+
+    SparseRayTransform(GEOMETRY)
+    (old,) = folder.iterdir()
+    os.utime(old, (0, 0))
+    monkeypatch.setattr(cache, "_LIMIT_BYTES", old.stat().st_size + 1)
+    SparseRayTransform(FAN)
+    (left,) = folder.iterdir()
+    assert left == cache.matrix_path(FAN, "line", folder)
+
+
+_WRITER = """
+from ct_dip.geometry import Volume, scanner
+from ct_dip.operators.sparse import SparseRayTransform
+import torch
+geometry = scanner(Volume(shape=(64, 64)), views=30)
+print(float(SparseRayTransform(geometry)(torch.ones(64, 64)).sum()))
+"""
+
+
+def test_two_processes_may_fill_the_cache_at_once(folder):
+    jobs = [
+        subprocess.Popen([sys.executable, "-c", _WRITER], stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    answers = {job.communicate(timeout=120)[0] for job in jobs}
+    assert [job.returncode for job in jobs] == [0, 0]
+    assert len(answers) == 1
+    (path,) = folder.iterdir()  # one whole file, no leftovers
+    assert cache.load_matrix(path) is not None
+
+
+def test_the_matrix_holds_intersection_lengths():
+    """Rays through the whole volume add up to chords, so a row's sum is the chord of its ray."""
+    matrix = assemble(FAN, "line")
+    rows = np.asarray(matrix.sum(axis=1)).reshape(FAN.range_shape)
+    middle = rows[0, FAN.detectors // 2]  # the central ray of view 0 runs along a column
+    assert middle == pytest.approx(40.0, rel=1e-5)
