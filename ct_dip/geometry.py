@@ -178,8 +178,11 @@ class _Beam:
         """The same scanner with some of the views: a slice, a list of indices or a mask."""
         if not isinstance(index, slice):
             index = np.asarray(index)
-            outside = index.dtype != bool and np.any((index < -self.views) | (index >= self.views))
-            if outside or (index.dtype == bool and index.shape != self.angles.shape):
+            if index.dtype == bool:
+                fits = index.shape == self.angles.shape and index.any()
+            else:
+                fits = index.size > 0 and -self.views <= index.min() and index.max() < self.views
+            if not fits:
                 raise GeometryError(f"view selection does not fit {self.views} views")
         return dataclasses.replace(self, angles=self.angles[index])
 

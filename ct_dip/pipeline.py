@@ -20,23 +20,37 @@ from ct_dip.data.result import Result
 from ct_dip.data.scan import Scan
 from ct_dip.devices import pick_device
 from ct_dip.errors import ScanError
+from ct_dip.memory import memory_budget as resolve_budget
 from ct_dip.operators import ray_transform
+from ct_dip.operators.linear_map import LinearMap
 from ct_dip.progress import Progress
 from ct_dip.quality import psnr, ssim
 
 Outcome = tuple[Tensor, dict[str, Any], dict[str, Any]]  # image, metrics, traces
 
 
-def reconstruct(scan: Scan, config: RunConfig | None = None, progress: Progress | None = None) -> Result:
+def reconstruct(
+    scan: Scan,
+    config: RunConfig | None = None,
+    *,
+    progress: Progress | None = None,
+    memory_budget: int | str | None = None,
+) -> Result:
     """Reconstruct a scan with the method that the configuration names.
 
     The ground truth of a simulated scan is used for the metrics of the finished image only.
+
+    Args:
+        config: what to compute; see `ct_dip.config.load_config`.
+        progress: told about every stage.
+        memory_budget: bytes or text such as ``"4G"``; see `ct_dip.memory.memory_budget`.
     """
     config, progress = config or RunConfig(), progress or Progress()
+    budget = resolve_budget(memory_budget)
     device = pick_device(config.device)
     sinogram = torch.as_tensor(np.array(scan.sinogram), device=device)
     run = {"fbp": _fbp, "cgls": _cgls, "tv": _tv}[config.method]
-    image, metrics, traces = run(scan, sinogram, config, progress)
+    image, metrics, traces = run(scan, sinogram, config, progress, budget)
     mean = image.cpu().numpy().astype(np.float32)
     if scan.ground_truth is not None:
         with progress.stage("compare with the truth"):
@@ -56,16 +70,16 @@ def reconstruct(scan: Scan, config: RunConfig | None = None, progress: Progress 
     )
 
 
-def _fbp(scan: Scan, sinogram: Tensor, config: RunConfig, progress: Progress) -> Outcome:
+def _fbp(scan: Scan, sinogram: Tensor, config: RunConfig, progress: Progress, budget: int) -> Outcome:
     settings = config.fbp
     with progress.stage("filtered back-projection"):
         image = fbp(sinogram, scan.geometry, filter=settings.filter, cutoff=settings.cutoff)
     return image, {}, {}
 
 
-def _cgls(scan: Scan, sinogram: Tensor, config: RunConfig, progress: Progress) -> Outcome:
+def _cgls(scan: Scan, sinogram: Tensor, config: RunConfig, progress: Progress, budget: int) -> Outcome:
     settings = config.cgls
-    transform = _transform(scan, config, progress)
+    transform = _transform(scan, config, progress, budget)
     variance, metrics = _variance(scan, progress)
     with progress.stage("CGLS", settings.max_iterations) as stage:
         found = cgls(
@@ -81,9 +95,9 @@ def _cgls(scan: Scan, sinogram: Tensor, config: RunConfig, progress: Progress) -
     return found.image, metrics, {"residual": found.residuals}
 
 
-def _tv(scan: Scan, sinogram: Tensor, config: RunConfig, progress: Progress) -> Outcome:
+def _tv(scan: Scan, sinogram: Tensor, config: RunConfig, progress: Progress, budget: int) -> Outcome:
     settings = config.tv
-    transform = _transform(scan, config, progress)
+    transform = _transform(scan, config, progress, budget)
     variance, metrics = _variance(scan, progress)
     with progress.stage("total variation", settings.max_iterations) as stage:
         found = tv(
@@ -105,10 +119,14 @@ def _tv(scan: Scan, sinogram: Tensor, config: RunConfig, progress: Progress) -> 
     return found.image, metrics, {"duality_gap": found.gaps}
 
 
-def _transform(scan: Scan, config: RunConfig, progress: Progress) -> Any:
+def _transform(scan: Scan, config: RunConfig, progress: Progress, budget: int) -> LinearMap:
     with progress.stage("ray transform"):
         return ray_transform(
-            scan.geometry, config.backend, kernel=config.kernel, device=pick_device(config.device)
+            scan.geometry,
+            config.backend,
+            kernel=config.kernel,
+            memory_budget=budget,
+            device=pick_device(config.device),
         )
 
 

@@ -42,7 +42,7 @@ def demo(
     write_scan(out / "scan.h5", scan)
     results = []
     for method in METHODS:
-        result = reconstruct(scan, load_config(method=method), ConsoleProgress(verbose=verbose))
+        result = reconstruct(scan, load_config(method=method), progress=ConsoleProgress(verbose=verbose))
         # The last method is the best that is offered; its file has the plain name.
         name = "result.h5" if method == METHODS[-1] else f"{method}.h5"
         write_result(out / name, result)

@@ -1,6 +1,5 @@
 """``ct-dip reconstruct``: a result file and a picture from a scan file."""
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -52,15 +51,14 @@ def reconstruct(
         device=device,
         seed=seed,
     )
-    if budget_memory is not None:
-        os.environ["CT_DIP_MEMORY"] = budget_memory
     loaded = read_scan(scan)
     picture = out.with_suffix(".png")
     for path in (out, picture):
         check_writable(path)
         if path.exists() and path.samefile(scan):
             raise InputError(f"--out {out} is the scan itself; choose another name")
-    result = run(loaded, settings, ConsoleProgress(verbose=verbose))
+    progress = ConsoleProgress(verbose=verbose)
+    result = run(loaded, settings, progress=progress, memory_budget=budget_memory)
     panel = reconstruction_panel(
         {result.method.upper(): result.mean},
         pixel_size=result.pixel_size,

@@ -68,16 +68,19 @@ def from_odl(space: Any, geometry: Any) -> Geometry:
         )
     if geometry.det_curvature_radius is not None:
         raise GeometryError("curved detectors are not supported; the detector must be flat")
-    shifts = np.concatenate([geometry.src_shift_func(angles), geometry.det_shift_func(angles)], axis=1)
-    if np.ptp(shifts, axis=0).max() > 1e-6 or not np.allclose(shifts[:, [0, 2]], 0):
-        raise GeometryError("source or detector shifts that change between views are not supported")
-    c = -float(shifts[0, 1])
+    # Each (views, 2) or (1, 2): along the beam, along the detector.
+    source, detector = (
+        np.atleast_2d(f(angles)) for f in (geometry.src_shift_func, geometry.det_shift_func)
+    )
+    if any(np.ptp(s, axis=0).max() > 1e-6 or np.abs(s[:, 0]).max() > 1e-6 for s in (source, detector)):
+        raise GeometryError("shifts along the beam, or that change between views, are not supported")
+    c = -float(source[0, 1])
     return FanBeam(
         volume=volume,
         angles=angles,
         detectors=detectors,
         detector_pitch=pitch,
-        detector_offset=lateral + float(shifts[0, 3]) + c,
+        detector_offset=lateral + float(detector[0, 1]) + c,
         center_of_rotation=c,
         source_origin=float(geometry.src_radius),
         origin_detector=float(geometry.det_radius),

@@ -110,13 +110,16 @@ def add_photon_noise(
 def estimate_white_std(sinogram: Floats) -> float:
     """Standard deviation of white noise, from the sinogram alone.
 
-    The second difference along the detector, ``(y₋₁ − 2y₀ + y₁)/√6``, has the noise's deviation and
-    hardly any signal where projections are smooth; the median absolute deviation ignores the edges.
+    The third difference along the detector, ``(−y₋₁ + 3y₀ − 3y₁ + y₂)/√20``, has the noise's deviation
+    and little signal where projections are smooth; the median absolute deviation ignores the edges.
+    What signal is left adds to the estimate, so it is an upper one: on phantoms of 128 or more pixels
+    across it was 0 to 25 % too large at 3 % noise or more and up to 75 % at 1 % noise; at 28 pixels and
+    1 % noise, two to six times too large.
     """
-    if sinogram.shape[-1] < 3:
-        raise ScanError("estimating the noise needs at least 3 detector bins")
-    second = np.diff(np.asarray(sinogram, dtype=np.float64), n=2, axis=-1) / math.sqrt(6)
-    return float(np.median(np.abs(second - np.median(second))) / 0.6744897501960817)
+    if sinogram.shape[-1] < 4:
+        raise ScanError("estimating the noise needs at least 4 detector bins")
+    third = np.diff(np.asarray(sinogram, dtype=np.float64), n=3, axis=-1) / math.sqrt(20)
+    return float(np.median(np.abs(third - np.median(third))) / 0.6744897501960817)
 
 
 def _group(sinogram: Floats, factor: int) -> Floats:

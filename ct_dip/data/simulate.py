@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from ct_dip import memory
 from ct_dip.arrays import Floats
 from ct_dip.data.noise import NoiseModel, add_photon_noise, add_white_noise
 from ct_dip.data.phantoms import phantom
@@ -59,10 +60,17 @@ def simulate(
         seed: of the phantom and of the noise, which are drawn independently.
 
     Raises:
+        MemoryBudgetError: before any work, with the numbers.
         ScanError: the detector does not see the whole object, or the object is opaque.
     """
     noise = noise or NoiseLevel()
     factor = 1 if same_grid else OVERSAMPLING
+    memory.require(
+        _bytes(geometry, factor),
+        memory.memory_budget(),
+        what=f"simulating {geometry.volume.shape} pixels and {geometry.range_shape} rays",
+        advice="use a smaller size, fewer views or the same grid",
+    )
     fine = geometry.split_detectors(factor).with_volume(geometry.volume.refine(factor))
     if isinstance(image, str):
         source = source or f"phantom {image}, seed {seed}"
@@ -90,6 +98,12 @@ def simulate(
         attenuation_scale=attenuation,
         source=source or "image",
     )
+
+
+def _bytes(geometry: Geometry, factor: int) -> int:
+    """Peak memory: measured up to 18 float64 images (drawing a walnut) and 6 sinograms, on the fine grid."""
+    pixels, rays = np.prod(geometry.domain_shape), np.prod(geometry.range_shape)
+    return int(8 * (18 * factor**2 * pixels + 6 * factor * rays))
 
 
 def _add_noise(

@@ -1,0 +1,250 @@
+"""Scan and result files: the same comes back, and nothing else is mistaken for one."""
+
+import shutil
+
+import h5py
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ct_dip.data.noise import PhotonNoise, WhiteNoise
+from ct_dip.data.result import Result, read_result, write_result
+from ct_dip.data.scan import Scan
+from ct_dip.data.scan_file import read_scan, write_scan
+from ct_dip.errors import InputError, OutputError, ResultError, ScanError
+from tests import geometries
+from tests.test_geometry import any_geometry
+
+noises = st.one_of(
+    st.none(),
+    st.floats(1e-6, 1e3).map(lambda std: WhiteNoise(std=std)),
+    st.floats(1, 1e9).map(lambda photons: PhotonNoise(photons=photons)),
+)
+relaxed = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def same(first, second):
+    assert np.array_equal(first.sinogram, second.sinogram)
+    assert first.geometry == second.geometry
+    assert first.noise == second.noise
+    assert first.attenuation_scale == second.attenuation_scale
+    assert first.source == second.source
+    for name in ("ground_truth", "mask"):
+        ours, theirs = getattr(first, name), getattr(second, name)
+        assert (ours is None) == (theirs is None)
+        assert ours is None or np.array_equal(ours, theirs)
+
+
+@given(
+    geometry=any_geometry(),
+    noise=noises,
+    scale=st.floats(1e-6, 1e3),
+    source=st.text(alphabet=st.characters(exclude_categories=["Cs", "Cc"]), max_size=30),
+    truth=st.booleans(),
+    mask=st.booleans(),
+)
+@relaxed
+def test_scans_survive_their_file(tmp_path, geometry, noise, scale, source, truth, mask):
+    rng = np.random.default_rng(0)
+    scan = Scan(
+        sinogram=rng.normal(size=geometry.range_shape),
+        geometry=geometry,
+        noise=noise,
+        ground_truth=rng.normal(size=geometry.domain_shape) if truth else None,
+        mask=rng.random(geometry.domain_shape) > 0.5 if mask else None,
+        attenuation_scale=scale,
+        source=source,
+    )
+    write_scan(tmp_path / "scan.h5", scan)
+    again = read_scan(tmp_path / "scan.h5")
+    same(again, scan)
+    assert again.digest == scan.digest
+    write_scan(tmp_path / "again.h5", again)
+    assert (tmp_path / "again.h5").read_bytes() == (tmp_path / "scan.h5").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def scan_bytes(tmp_path_factory):
+    rng = np.random.default_rng(0)
+    geometry = geometries.FAN
+    scan = Scan(
+        sinogram=rng.normal(size=geometry.range_shape),
+        geometry=geometry,
+        noise=WhiteNoise(std=0.1),
+        ground_truth=rng.normal(size=geometry.domain_shape),
+    )
+    path = tmp_path_factory.mktemp("scan") / "scan.h5"
+    write_scan(path, scan)
+    return path.read_bytes()
+
+
+@given(share=st.floats(0, 1, exclude_max=True))
+@relaxed
+def test_a_truncated_file_is_refused(tmp_path, scan_bytes, share):
+    path = tmp_path / "cut.h5"
+    path.write_bytes(scan_bytes[: int(share * len(scan_bytes))])
+    with pytest.raises(ScanError, match=r"cut\.h5"):
+        read_scan(path)
+
+
+def edited(tmp_path, scan_bytes, edit):
+    path = tmp_path / "edited.h5"
+    path.write_bytes(scan_bytes)
+    with h5py.File(path, "r+") as file:
+        edit(file)
+    return path
+
+
+def _delete(name):
+    def edit(file):
+        del file[name]
+
+    return edit
+
+
+def _attribute(where, name, value):
+    def edit(file):
+        file[where].attrs[name] = value
+
+    return edit
+
+
+def _replace(name, values):
+    def edit(file):
+        del file[name]
+        file[name] = values
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("edit", "words"),
+    [
+        (_delete("sinogram"), "sinogram"),
+        (_delete("geometry/angles"), "angles"),
+        (_attribute("/", "format", "other"), "not a ct_dip scan"),
+        (_attribute("/", "version", 99), "version 99"),
+        (_attribute("/", "attenuation_scale", -1.0), "attenuation_scale"),
+        (_attribute("geometry", "angle_unit", "deg"), "'deg', expected 'rad'"),
+        (_attribute("geometry", "length_unit", "cm"), "'cm', expected 'mm'"),
+        (_attribute("geometry", "kind", "spiral"), "spiral"),
+        (_attribute("geometry", "detectors", 30), "30 detectors"),
+        (_attribute("geometry", "detector_offset", np.nan), "detector_offset"),
+        (_replace("geometry/angles", np.linspace(0, 300, 5)), "degrees"),
+        (_replace("sinogram", np.full((5, 31), np.nan)), "nan"),
+        (_replace("ground_truth", np.zeros((2, 2))), "ground_truth"),
+        (_attribute("noise", "kind", "pink"), "pink"),
+        (_attribute("noise", "std", 0.0), "noise std"),
+    ],
+)
+def test_a_wrong_field_is_named_with_its_file(tmp_path, scan_bytes, edit, words):
+    path = edited(tmp_path, scan_bytes, edit)
+    with pytest.raises(ScanError, match=words) as caught:
+        read_scan(path)
+    assert "edited.h5" in str(caught.value)
+
+
+def test_a_flipped_bit_in_the_data_is_noticed(tmp_path, scan_bytes):
+    with h5py.File(tmp_path / "s.h5", "w") as file:
+        file["x"] = 1
+    path = tmp_path / "flipped.h5"
+    path.write_bytes(scan_bytes)
+    with h5py.File(path) as file:
+        chunk = file["sinogram"].id.get_chunk_info(0)
+    damaged = bytearray(scan_bytes)
+    damaged[chunk.byte_offset + chunk.size // 2] ^= 0x10
+    path.write_bytes(bytes(damaged))
+    with pytest.raises(ScanError, match=r"flipped\.h5"):
+        read_scan(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", b"\x89HDF\r\n\x1a\n", bytes(5000)])
+def test_other_files_are_refused(tmp_path, content):
+    path = tmp_path / "other.h5"
+    path.write_bytes(content)
+    with pytest.raises(ScanError, match=r"other\.h5"):
+        read_scan(path)
+
+
+def test_missing_files_and_folders_are_refused(tmp_path):
+    with pytest.raises(ScanError, match="does not exist"):
+        read_scan(tmp_path / "nowhere.h5")
+    with pytest.raises(ScanError, match="folder"):
+        read_scan(tmp_path)
+
+
+def test_a_foreign_hdf5_file_is_refused(tmp_path):
+    from ct_dip.data.hdf5 import file_kind
+
+    path = tmp_path / "foreign.h5"
+    with h5py.File(path, "w") as file:
+        file["data"] = np.zeros(3)
+    with pytest.raises(ScanError, match="not a ct_dip scan"):
+        read_scan(path)
+    with pytest.raises(InputError, match="not one of ct_dip"):
+        file_kind(path)
+
+
+def result():
+    return Result(
+        method="tv",
+        mean=np.random.default_rng(0).normal(size=(4, 5)).astype(np.float32),
+        pixel_size=0.5,
+        scan_digest="abc",
+        settings={"tv": {"strength": 0.8}},
+        metrics={"psnr": 30.5, "converged": True},
+        seconds={"total variation": 1.5},
+        versions={"torch": "2"},
+        traces={"duality_gap": np.array([1.0, 0.1])},
+    )
+
+
+def test_results_survive_their_file(tmp_path):
+    write_result(tmp_path / "r.h5", result())
+    again = read_result(tmp_path / "r.h5")
+    assert np.array_equal(again.mean, result().mean)
+    assert np.array_equal(again.traces["duality_gap"], [1.0, 0.1])
+    for name in ("method", "pixel_size", "scan_digest", "settings", "metrics", "seconds", "versions"):
+        assert getattr(again, name) == getattr(result(), name)
+
+
+def test_a_scan_is_not_a_result(tmp_path, scan_bytes):
+    path = tmp_path / "scan.h5"
+    path.write_bytes(scan_bytes)
+    with pytest.raises(ResultError, match="not a ct_dip result"):
+        read_result(path)
+
+
+def test_damaged_results_are_refused(tmp_path):
+    path = tmp_path / "r.h5"
+    write_result(path, result())
+    with h5py.File(path, "r+") as file:
+        file.attrs["metrics"] = "{half"
+    with pytest.raises(ResultError, match=r"r\.h5"):
+        read_result(path)
+
+
+def test_what_cannot_be_written_leaves_nothing_behind(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(OutputError, match="cannot write"):
+        write_result(tmp_path / "file" / "r.h5", result())
+    with pytest.raises(OutputError, match="folder"):
+        write_result(tmp_path, result())
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_failed_write_keeps_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "r.h5"
+    write_result(path, result())
+    before = path.read_bytes()
+    shutil.copy(path, tmp_path / "copy.h5")
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("ct_dip.files._flush_to_disk", full)
+    with pytest.raises(OutputError, match="No space left"):
+        write_result(path, result())
+    assert path.read_bytes() == before
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["copy.h5", "r.h5"]

@@ -1,0 +1,101 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ct_dip.data.noise import PhotonNoise, WhiteNoise
+from ct_dip.data.scan import Scan
+from ct_dip.errors import ScanError
+from tests.geometries import FAN, PARALLEL
+
+
+def make(geometry=PARALLEL, **changes):
+    rng = np.random.default_rng(0)
+    fields = {
+        "sinogram": rng.uniform(0, 1, geometry.range_shape),
+        "geometry": geometry,
+        "noise": WhiteNoise(std=0.1),
+    }
+    return Scan(**(fields | changes))
+
+
+@given(
+    st.integers(0, PARALLEL.views - 1),
+    st.integers(0, PARALLEL.detectors - 1),
+    st.sampled_from([np.nan, np.inf, -np.inf]),
+)
+def test_any_value_that_is_not_finite_is_found(view, detector, value):
+    sinogram = np.zeros(PARALLEL.range_shape)
+    sinogram[view, detector] = value
+    with pytest.raises(ScanError, match=rf"sinogram\[{view}, {detector}\] is"):
+        make(sinogram=sinogram)
+
+
+@given(st.tuples(st.integers(1, 40), st.integers(1, 40)).filter(lambda s: s != PARALLEL.range_shape))
+def test_any_other_shape_is_refused(shape):
+    with pytest.raises(ScanError, match=r"expected \(5, 23\): 5 views × 23 detectors"):
+        make(sinogram=np.zeros(shape))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"sinogram": np.zeros((23, 5))}, "transpose"),
+        ({"sinogram": np.zeros((5, 23), dtype=complex)}, "real numbers"),
+        ({"sinogram": np.full((5, 23), "x")}, "real numbers"),
+        ({"ground_truth": np.zeros((3, 3))}, "ground_truth has shape"),
+        ({"ground_truth": np.full((13, 17), np.nan)}, "ground_truth"),
+        ({"mask": np.zeros((17, 13), dtype=bool)}, "mask has shape"),
+        ({"attenuation_scale": 0.0}, "attenuation_scale"),
+        ({"attenuation_scale": "one"}, "attenuation_scale"),
+    ],
+)
+def test_parts_that_do_not_fit_are_named(changes, words):
+    with pytest.raises(ScanError, match=words):
+        make(**changes)
+
+
+def test_a_name_is_not_a_geometry():
+    with pytest.raises(ScanError, match="geometry"):
+        Scan(sinogram=np.zeros((5, 23)), geometry="parallel")
+
+
+def test_scans_cannot_be_changed_behind_their_back():
+    values = np.zeros(PARALLEL.range_shape, dtype=np.float32)
+    scan = make(sinogram=values)
+    values[0, 0] = 7
+    assert scan.sinogram[0, 0] == 0
+    with pytest.raises(ValueError, match="read-only"):
+        scan.sinogram[0, 0] = 1
+
+
+def test_the_digest_covers_what_a_reconstruction_depends_on():
+    scan = make()
+    others = [
+        make(sinogram=scan.sinogram * 2),
+        make(noise=None),
+        make(noise=PhotonNoise(photons=10)),
+        make(geometry=replace(PARALLEL, detector_offset=0.1)),
+        make(attenuation_scale=0.02),
+    ]
+    assert len({scan.digest, *(other.digest for other in others)}) == 6
+    assert make(source="elsewhere", ground_truth=np.zeros((13, 17))).digest == scan.digest
+
+
+def test_views_and_bins_are_reduced_together():
+    scan = make(replace(FAN, detectors=30), noise=WhiteNoise(std=0.2))
+    few = scan.select_views([0, 3])
+    assert np.array_equal(few.sinogram, scan.sinogram[[0, 3]])
+    assert few.geometry.views == 2
+    binned = scan.bin_detectors(3)
+    np.testing.assert_allclose(binned.sinogram, scan.sinogram.reshape(5, 10, 3).mean(-1), rtol=1e-6)
+    assert binned.noise.std == pytest.approx(0.2 / np.sqrt(3))
+    unknown = replace(scan, noise=None).bin_detectors(3)
+    np.testing.assert_allclose(unknown.sinogram, binned.sinogram, rtol=1e-6)
+    assert unknown.noise is None
+    counted = replace(scan, noise=PhotonNoise(photons=100)).bin_detectors(3)
+    expected = -np.log(np.exp(-scan.sinogram.reshape(5, 10, 3)).mean(-1))
+    np.testing.assert_allclose(counted.sinogram, expected, rtol=1e-5)
+    assert counted.noise.photons == 300

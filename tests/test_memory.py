@@ -1,0 +1,45 @@
+import pytest
+
+from ct_dip.errors import InputError, MemoryBudgetError
+from ct_dip.memory import available_bytes, format_bytes, memory_budget, require
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (1000, 1000),
+        ("512", 512),
+        ("4G", 4 * 2**30),
+        ("1.5 GiB", 3 * 2**29),
+        ("500MB", 500 * 2**20),
+        ("2k", 2048),
+    ],
+)
+def test_sizes_are_read(given, expected):
+    assert memory_budget(given) == expected
+
+
+@pytest.mark.parametrize("given", ["much", "4X", "", "-4G", 0, -5, "0"])
+def test_other_words_are_refused(given):
+    with pytest.raises(InputError, match="memory budget"):
+        memory_budget(given)
+
+
+def test_the_default_is_the_environment_or_half_of_what_is_free(monkeypatch):
+    monkeypatch.delenv("CT_DIP_MEMORY", raising=False)
+    assert 0 < memory_budget() <= available_bytes()
+    monkeypatch.setenv("CT_DIP_MEMORY", "3M")
+    assert memory_budget() == 3 * 2**20
+
+
+def test_refusals_carry_the_numbers():
+    require(10, 10, what="x", advice="y")
+    with pytest.raises(MemoryBudgetError, match=r"x needs 2 KiB, the memory budget is 1 KiB; y"):
+        require(2048, 1024, what="x", advice="y")
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 B"), (1023, "1.02e+03 B"), (1536, "1.5 KiB"), (2**50, "1.02e+03 TiB")]
+)
+def test_bytes_are_spelled(count, text):
+    assert format_bytes(count) == text

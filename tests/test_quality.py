@@ -1,0 +1,28 @@
+import math
+
+import numpy as np
+import pytest
+
+from ct_dip.quality import psnr, ssim
+
+TRUTH = np.linspace(0, 2, 100).reshape(10, 10)
+
+
+def test_psnr_counts_decibels_of_the_range():
+    assert psnr(TRUTH + 0.2, TRUTH) == pytest.approx(20.0)
+    assert psnr(10 * (TRUTH + 0.2), 10 * TRUTH) == pytest.approx(20.0)
+    assert psnr(TRUTH, TRUTH) == math.inf
+
+
+def test_psnr_inside_a_mask_ignores_the_rest():
+    mask = np.zeros((10, 10), dtype=bool)
+    mask[:5] = True
+    spoiled = TRUTH.copy()
+    spoiled[5:] += 100
+    assert psnr(spoiled, TRUTH, mask) == math.inf
+
+
+def test_ssim_is_one_for_the_truth_only():
+    assert ssim(TRUTH, TRUTH) == pytest.approx(1)
+    assert ssim(np.random.default_rng(0).normal(size=(10, 10)), TRUTH) < 0.5
+    assert ssim(TRUTH[:4, :4], TRUTH[:4, :4]) == pytest.approx(1)
