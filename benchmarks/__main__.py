@@ -13,9 +13,7 @@ BENCHMARKS = {"operators": "benchmarks.operators"}
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("name", choices=sorted(BENCHMARKS))
-    parser.add_argument(
-        "--json", action="store_true", help="one JSON object per line on standard output"
-    )
+    parser.add_argument("--json", action="store_true", help="one JSON object per line on standard output")
     arguments = parser.parse_args()
     for row in importlib.import_module(BENCHMARKS[arguments.name]).run():
         print(json.dumps(row.as_dict(), ensure_ascii=False) if arguments.json else spell(row))

@@ -29,18 +29,18 @@ class FbpConfig(_Section):
 
 
 class CglsConfig(_Section):
-    """Conjugate gradients for least squares; stops at the noise level where that is known."""
+    """Conjugate gradients for least squares; stops at the noise level, stated or estimated."""
 
     max_iterations: int = Field(default=50, ge=1)
-    tolerance: float = Field(default=1e-4, gt=0)
+    tolerance: float = Field(default=1e-4, gt=0, allow_inf_nan=False)
 
 
 class TvConfig(_Section):
     """Total variation; ``strength`` is relative to the noise, a pure number."""
 
-    strength: float = Field(default=0.8, gt=0)
+    strength: float = Field(default=0.8, gt=0, allow_inf_nan=False)
     isotropic: bool = True
-    tolerance: float = Field(default=1e-3, gt=0)
+    tolerance: float = Field(default=1e-3, gt=0, allow_inf_nan=False)
     max_iterations: int = Field(default=5000, ge=1)
 
 
@@ -52,6 +52,7 @@ class RunConfig(_Section):
     kernel: Literal["auto", "line", "linear", "strip"] = "auto"
     device: str = "auto"
     seed: int = Field(default=0, ge=0)
+    threads: int | None = Field(default=None, ge=1)  # of torch; changes the last bits of a result
     fbp: FbpConfig = FbpConfig()
     cgls: CglsConfig = CglsConfig()
     tv: TvConfig = TvConfig()
@@ -62,9 +63,7 @@ class RunConfig(_Section):
         return self.model_dump(mode="json", exclude=unused)
 
 
-def load_config(
-    path: str | Path | None = None, *, settings: Sequence[str] = (), **options: Any
-) -> RunConfig:
+def load_config(path: str | Path | None = None, *, settings: Sequence[str] = (), **options: Any) -> RunConfig:
     """A configuration from a YAML file, ``section.key=value`` settings, and options, in that order.
 
     Args:
@@ -79,12 +78,14 @@ def load_config(
         config = RunConfig.model_validate(values)
     except ValidationError as error:
         raise InputError(_explain(error)) from error
+    if config.method == "fbp" and (config.backend != "auto" or config.kernel != "auto"):
+        raise InputError(
+            "backend and kernel have no effect with method 'fbp', which projects nothing; drop them"
+        )
     for setting in settings:
-        section = setting.partition(".")[0]
+        section = setting.partition("=")[0].partition(".")[0].strip()
         if section in METHODS and section != config.method:
-            raise InputError(
-                f"{setting!r} has no effect with method {config.method!r}; drop one of them"
-            )
+            raise InputError(f"{setting!r} has no effect with method {config.method!r}; drop one of them")
     return config
 
 
@@ -94,7 +95,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise InputError(f"configuration {path} cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"configuration {path} is not YAML: {str(error).splitlines()[0]}") from error
+        raise InputError(f"configuration {path} is not YAML: {' '.join(str(error).split())}") from error
     if values is None:
         return {}
     if not isinstance(values, dict):
@@ -105,9 +106,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
 def _apply(values: dict[str, Any], setting: str) -> None:
     name, equals, text = setting.partition("=")
     if not equals or not name.strip():
-        raise InputError(
-            f"--set {setting!r}: write it as section.key=value, for example tv.strength=0.5"
-        )
+        raise InputError(f"--set {setting!r}: write it as section.key=value, for example tv.strength=0.5")
     *sections, key = name.strip().split(".")
     for section in sections:
         values = values.setdefault(section, {})
@@ -128,6 +127,11 @@ def _explain(error: ValidationError) -> str:
     model: type[BaseModel] = RunConfig
     for part in location[:-1]:
         model = type(getattr(RunConfig(), part))
+    inner = [
+        f"{m}.{location[-1]}" for m in METHODS if location[-1] in type(getattr(RunConfig(), m)).model_fields
+    ]
+    if len(location) == 1 and inner:
+        return f"configuration {name} is not a known key; did you mean {inner[0]!r}?"
     near = difflib.get_close_matches(location[-1], model.model_fields, n=1)
     known = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(model.model_fields)}"
     return f"configuration {name} is not a known key; {known}"

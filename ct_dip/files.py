@@ -21,11 +21,11 @@ def atomic_path(path: str | Path, *, advice: str = "choose another place") -> It
             left behind.
     """
     path = Path(path)
+    if not path.name or path.is_dir():
+        raise OutputError(f"cannot write {path}: it is a folder, a file name is needed; {advice}")
     # A random suffix rather than tempfile's: the file must get the user's umask, not mode 0600.
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.part")
     try:
-        if path.is_dir():
-            raise IsADirectoryError(f"{path} is a folder, a file name is needed")
         path.parent.mkdir(parents=True, exist_ok=True)
         yield temporary
         _flush_to_disk(temporary)
@@ -47,12 +47,16 @@ def write_bytes(path: str | Path, content: bytes) -> None:
 def check_writable(path: str | Path) -> None:
     """Raise `OutputError` now rather than after an hour of work that could not be saved."""
     path = Path(path)
-    probe = path.with_name(f".{path.name}.{secrets.token_hex(6)}.probe")
-    with atomic_path(probe) as temporary:
-        if path.is_dir():
-            raise IsADirectoryError(f"{path} is a folder, a file name is needed")
-        temporary.touch()
-    probe.unlink()
+    try:
+        with atomic_path(path) as temporary:
+            temporary.touch()
+            raise _Writable
+    except _Writable:
+        pass
+
+
+class _Writable(Exception):  # noqa: N818  not an error: leaves `atomic_path` before its rename
+    pass
 
 
 def _flush_to_disk(path: Path) -> None:

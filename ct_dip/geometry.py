@@ -32,6 +32,9 @@ from numpy.typing import NDArray
 from ct_dip.arrays import Bools, Floats
 from ct_dip.errors import GeometryError
 
+_MOST = 1_000_000  # rows, columns, views or bins: more is a slip of the pen
+_SHORTEST, _LONGEST = 1e-6, 1e9  # mm
+
 ViewIndex = slice | Sequence[int] | NDArray[np.integer[Any]] | Bools
 
 
@@ -48,7 +51,7 @@ class Volume:
     pixel_size: float = 1.0
 
     def __post_init__(self) -> None:
-        if len(self.shape) != 2:
+        if not isinstance(self.shape, tuple | list) or len(self.shape) != 2:
             raise GeometryError(f"volume shape {self.shape} must be (rows, columns)")
         shape = tuple(_count(n, "volume shape") for n in self.shape)
         object.__setattr__(self, "shape", shape)
@@ -178,6 +181,8 @@ class _Beam:
         """The same scanner with some of the views: a slice, a list of indices or a mask."""
         if not isinstance(index, slice):
             index = np.asarray(index)
+            if index.dtype.kind not in "iub" and index.size:
+                raise GeometryError("views are selected by a slice, whole numbers or a mask")
             if index.dtype == bool:
                 fits = index.shape == self.angles.shape and index.any()
             else:
@@ -320,7 +325,7 @@ def geometry_from_dict(fields: dict[str, Any]) -> Geometry:
     fields = dict(fields)
     kinds: dict[str, type[ParallelBeam] | type[FanBeam]] = {"parallel": ParallelBeam, "fan": FanBeam}
     kind = fields.pop("kind", None)
-    if kind not in kinds:
+    if not isinstance(kind, str) or kind not in kinds:
         raise GeometryError(f"geometry kind {kind!r} is not known; expected one of {list(kinds)}")
     try:
         volume = Volume(shape=tuple(fields.pop("shape")), pixel_size=fields.pop("pixel_size"))
@@ -358,7 +363,10 @@ def scanner(
         detector_pitch: one pixel at the rotation axis if not given, mm.
     """
     if (source_origin is None) != (origin_detector is None):
-        raise GeometryError("a fan beam needs both source_origin and origin_detector (mm)")
+        raise GeometryError(
+            "a fan beam needs both distances in mm: source_origin (--source-origin) and origin_detector "
+            "(--origin-detector)"
+        )
     if source_origin is None or origin_detector is None:
         pitch = volume.pixel_size if detector_pitch is None else detector_pitch
         return ParallelBeam(
@@ -394,7 +402,10 @@ def _covering(shadow: float, pitch: float) -> int:
 
 def _angles(values: object) -> Floats:
     try:
-        angles = np.array(values, dtype=np.float64)
+        angles = np.array(values)
+        if angles.dtype.kind not in "fiu":
+            raise TypeError
+        angles = angles.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise GeometryError("angles must be a list of numbers, in radians") from error
     if angles.ndim != 1 or angles.size == 0:
@@ -402,20 +413,19 @@ def _angles(values: object) -> Floats:
     if not np.all(np.isfinite(angles)):
         bad = int(np.flatnonzero(~np.isfinite(angles))[0])
         raise GeometryError(f"angles[{bad}] is {angles[bad]}; every angle must be finite")
-    # No scan turns twice around: larger numbers, or whole numbers beyond one turn, are degrees.
-    largest = float(np.abs(angles).max())
-    whole = bool(np.all(angles == np.round(angles)))
-    if largest > 4 * math.pi or (whole and largest > 2 * math.pi):
+    span = float(np.ptp(angles))
+    if span > 2 * math.pi * (1 + 1e-6) or float(np.abs(angles).max()) > 4 * math.pi:
         raise GeometryError(
-            f"angles reach {largest:g}, which looks like degrees; give radians (np.deg2rad(angles))"
+            f"angles reach from {angles.min():g} to {angles.max():g}, more than a turn in radians; convert "
+            "degrees (np.deg2rad(angles)), or take several turns modulo 2π"
         )
     angles.flags.writeable = False
     return angles
 
 
 def _count(value: object, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise GeometryError(f"{name}: {value!r} must be a whole number of at least 1")
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= _MOST:
+        raise GeometryError(f"{name}: {value!r} must be a whole number of at least 1 and at most {_MOST:,}")
     return int(value)
 
 
@@ -431,6 +441,6 @@ def _finite(value: object, name: str, unit: str) -> float:
 
 def _positive(value: object, name: str, unit: str) -> float:
     number = _finite(value, name, unit)
-    if number <= 0:
-        raise GeometryError(f"{name}: {value!r} must be positive, in {unit}")
+    if not _SHORTEST <= number <= _LONGEST:
+        raise GeometryError(f"{name}: {value!r} must be positive, from {_SHORTEST:g} to {_LONGEST:g} {unit}")
     return number

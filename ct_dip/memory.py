@@ -53,15 +53,15 @@ def require(needed: int, budget: int, *, what: str, advice: str) -> None:
     if needed > budget:
         raise MemoryBudgetError(
             f"{what} needs {format_bytes(needed)}, the memory budget is {format_bytes(budget)}; "
-            f"{advice}, or raise the budget (CT_DIP_MEMORY, --budget-memory)"
+            f"{advice}, or raise the budget (CT_DIP_MEMORY)"
         )
 
 
 def format_bytes(count: int) -> str:
     """``format_bytes(1_900_000_000)`` is ``'1.77 GiB'``."""
     size = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if size < 1024:
             return f"{size:.3g} {unit}"
         size /= 1024
-    return f"{size:.3g} TiB"
+    return f"{size:.3g} PiB"

@@ -1,5 +1,6 @@
 """The stages of a reconstruction, in order: the one place that knows them all."""
 
+import math
 import platform
 import resource
 import sys
@@ -10,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ct_dip import memory
 from ct_dip.arrays import Floats
 from ct_dip.classical.cgls import cgls
 from ct_dip.classical.fbp import fbp
@@ -19,13 +21,13 @@ from ct_dip.data.noise import estimate_white_std
 from ct_dip.data.result import Result
 from ct_dip.data.scan import Scan
 from ct_dip.devices import pick_device
-from ct_dip.errors import ScanError
-from ct_dip.memory import memory_budget as resolve_budget
+from ct_dip.errors import CtDipError, ScanError
 from ct_dip.operators import ray_transform
 from ct_dip.operators.linear_map import LinearMap
 from ct_dip.progress import Progress
 from ct_dip.quality import psnr, ssim
 
+_WORKING_ARRAYS = 20  # images and sinograms in float32 that a classical method holds at once, at most
 Outcome = tuple[Tensor, dict[str, Any], dict[str, Any]]  # image, metrics, traces
 
 
@@ -46,23 +48,36 @@ def reconstruct(
         memory_budget: bytes or text such as ``"4G"``; see `ct_dip.memory.memory_budget`.
     """
     config, progress = config or RunConfig(), progress or Progress()
-    budget = resolve_budget(memory_budget)
+    budget = memory.memory_budget(memory_budget)
+    if config.threads is not None:
+        torch.set_num_threads(config.threads)
+    memory.require(
+        _WORKING_ARRAYS * 4 * int(np.prod(scan.geometry.domain_shape) + np.prod(scan.geometry.range_shape)),
+        budget,
+        what=f"method {config.method}",
+        advice="use a smaller image or fewer views",
+    )
     device = pick_device(config.device)
     sinogram = torch.as_tensor(np.array(scan.sinogram), device=device)
     run = {"fbp": _fbp, "cgls": _cgls, "tv": _tv}[config.method]
     image, metrics, traces = run(scan, sinogram, config, progress, budget)
     mean = image.cpu().numpy().astype(np.float32)
+    if not np.isfinite(mean).all():
+        raise CtDipError(f"method {config.method} gave an image that is not finite; check its settings")
     if scan.ground_truth is not None:
         with progress.stage("compare with the truth"):
-            metrics["psnr"] = psnr(mean, scan.ground_truth, scan.mask)
-            metrics["ssim"] = ssim(mean, scan.ground_truth)
+            quality = {
+                "psnr": psnr(mean, scan.ground_truth, scan.mask),
+                "ssim": ssim(mean, scan.ground_truth),
+            }
+            metrics |= {name: value for name, value in quality.items() if math.isfinite(value)}
     metrics["peak_memory_mb"] = _peak_memory_mb()
     return Result(
         method=config.method,
         mean=mean,
         pixel_size=scan.geometry.volume.pixel_size,
         scan_digest=scan.digest,
-        settings=config.resolved(),
+        settings=config.resolved() | {"threads": torch.get_num_threads()},
         metrics=metrics,
         seconds=progress.seconds,
         versions=versions(),
@@ -103,11 +118,12 @@ def _tv(scan: Scan, sinogram: Tensor, config: RunConfig, progress: Progress, bud
         found = tv(
             transform,
             sinogram,
-            variance=variance.to(sinogram),
+            variance=variance,
             strength=settings.strength,
             isotropic=settings.isotropic,
             tolerance=settings.tolerance,
             max_iterations=settings.max_iterations,
+            seed=config.seed,
             report=lambda step, objective, gap: stage.update(step, objective=objective, gap=gap),
         )
     if not found.converged:
@@ -134,6 +150,12 @@ def _variance(scan: Scan, progress: Progress) -> tuple[Tensor, dict[str, Any]]:
     """Variance of the measurements and how it was found: by the scan's model, or estimated."""
     variance: Floats | None = scan.variance
     if variance is not None:
+        resolution = 1e-6 * float(np.abs(scan.sinogram).max())
+        if math.sqrt(variance.min()) < resolution:
+            raise ScanError(
+                f"the scan states a noise of {math.sqrt(variance.min()):.2g}, below {resolution:.2g}, the "
+                "resolution of its float32 sinogram; state a realistic one, or none"
+            )
         return torch.as_tensor(variance), {"noise_estimated": False}
     std = estimate_white_std(scan.sinogram)
     if std == 0:

@@ -16,11 +16,18 @@ def psnr(image: Floats, truth: Floats, mask: Bools | None = None) -> float:
         image, truth = image[mask], truth[mask]
     error = float(np.mean((np.asarray(image, float) - truth) ** 2))
     spread = float(np.ptp(truth))
-    return 10 * math.log10(spread**2 / error) if error > 0 and spread > 0 else math.inf
+    if error == 0:
+        return math.inf
+    return 10 * math.log10(spread**2 / error) if spread > 0 else -math.inf
 
 
 def ssim(image: Floats, truth: Floats) -> float:
-    """Structural similarity (Wang et al. 2004), with the truth's range; 1 is perfect."""
+    """Structural similarity (Wang et al. 2004), with the truth's range; 1 is perfect.
+
+    NaN where it has no meaning: for a constant truth, or one thinner than 3 pixels.
+    """
+    if min(truth.shape) < 3 or np.ptp(truth) == 0:
+        return math.nan
     from skimage.metrics import structural_similarity
 
     side = min(7, *truth.shape)

@@ -95,6 +95,8 @@ def main() -> None:
     if folder is None:
         parser.error("set CT_DIP_DATA to the folder with htc2022/ and fips_walnut.mat")
     data = Path(folder)
+    if not data.is_dir():
+        parser.error(f"CT_DIP_DATA={data} is not a folder")
     htc = load_htc(data / "htc2022" / "htc2022_01a_full.mat")
     study(htc, keep_every=12, bin_by=2, path=out / "htc2022_01a.png")
     walnut = load_walnut(data / "fips_walnut.mat")

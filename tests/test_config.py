@@ -53,6 +53,10 @@ def test_the_resolved_configuration_runs_again(tmp_path):
         ({"settings": ["seed.x=1"]}, "seed"),
         ({"settings": ["cgls.max_iterations=5"]}, "no effect with method 'tv'"),
         ({"settings": ["tv.strength=1"], "method": "fbp"}, "no effect with method 'fbp'"),
+        ({"settings": ["cgls={tolerance: 1}"]}, "no effect with method 'tv'"),
+        ({"settings": ["tv.strength=.inf"]}, "finite"),
+        ({"method": "fbp", "backend": "astra"}, "no effect"),
+        ({"threads": 0}, "threads"),
     ],
 )
 def test_mistakes_are_named(options, words):

@@ -43,11 +43,32 @@ def test_two_writers_never_mix(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["shared"]
 
 
+def _rewrite(path):
+    for letter in b"ab" * 150:
+        write_bytes(path, bytes([letter]) * 300_000)
+
+
+def test_a_reader_never_sees_half_a_file(tmp_path):
+    path = tmp_path / "read"
+    write_bytes(path, b"a" * 300_000)
+    writer = multiprocessing.get_context("spawn").Process(target=_rewrite, args=(path,))
+    writer.start()
+    while writer.is_alive():
+        content = path.read_bytes()
+        assert content in (b"a" * 300_000, b"b" * 300_000)
+    writer.join()
+    assert writer.exitcode == 0
+
+
 def test_writability_is_known_beforehand(tmp_path):
     check_writable(tmp_path / "new" / "file")
     assert not list((tmp_path / "new").iterdir())
     (tmp_path / "file").touch()
     with pytest.raises(OutputError, match="cannot write"):
         check_writable(tmp_path / "file" / "below")
-    with pytest.raises(OutputError, match="folder"):
-        check_writable(tmp_path)
+    for folder in (tmp_path, ".", "/"):
+        with pytest.raises(OutputError, match="folder"):
+            check_writable(folder)
+    (tmp_path / "old").write_text("kept")
+    check_writable(tmp_path / "old")
+    assert (tmp_path / "old").read_text() == "kept"

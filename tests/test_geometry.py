@@ -23,7 +23,7 @@ def any_geometry(draw):
     pitch = draw(lengths)
     common = {
         "volume": volume,
-        "angles": draw(st.lists(st.floats(-6, 6), min_size=1, max_size=9)),
+        "angles": draw(st.lists(st.floats(-3, 3), min_size=1, max_size=9)),
         "detectors": draw(st.integers(1, 60)),
         "detector_pitch": pitch,
         "detector_offset": draw(st.floats(-0.4, 0.4)) * volume.radius,
@@ -88,7 +88,7 @@ def test_views_are_selected_by_slice_list_or_mask(geometry):
     mask = np.array([False, True, False, True, False])
     for index in (slice(1, None, 2), [1, 3], np.array([1, 3]), mask):
         assert np.array_equal(geometry.select_views(index).angles, expected)
-    for wrong in ([7], [-6], mask[:3], [], slice(5, 9)):
+    for wrong in ([7], [-6], mask[:3], [], slice(5, 9), [0.5], ["a"]):
         with pytest.raises(GeometryError):
             geometry.select_views(wrong)
 
@@ -97,7 +97,8 @@ def test_views_are_selected_by_slice_list_or_mask(geometry):
     ("change", "words"),
     [
         ({"angles": np.arange(0, 180, 1.5)}, "degrees"),
-        ({"angles": np.arange(10)}, "degrees"),
+        ({"angles": np.arange(0, 10, 0.5)}, "degrees"),
+        ({"angles": [1j]}, "list of numbers"),
         ({"angles": []}, "one or more views"),
         ({"angles": [0.0, math.nan]}, r"angles\[1\] is nan"),
         ({"angles": [[0.0]]}, "shape"),
@@ -105,6 +106,8 @@ def test_views_are_selected_by_slice_list_or_mask(geometry):
         ({"detectors": 0}, "detectors"),
         ({"detectors": 2.5}, "detectors"),
         ({"detectors": True}, "detectors"),
+        ({"detectors": 10**10}, "at most 1,000,000"),
+        ({"detector_pitch": 1e-300}, "from 1e-06"),
         ({"detector_pitch": 0}, "detector_pitch"),
         ({"detector_pitch": -1.0}, "detector_pitch"),
         ({"detector_pitch": "wide"}, "detector_pitch"),
@@ -140,6 +143,7 @@ def test_impossible_fans_are_refused(change, words):
         ({"shape": (4, 4), "pixel_size": 0.0}, "pixel_size"),
         ({"shape": (4, 0)}, "shape"),
         ({"shape": (4,)}, "rows, columns"),
+        ({"shape": 5}, "rows, columns"),
         ({"shape": (4, 4, 4)}, "rows, columns"),
     ],
 )

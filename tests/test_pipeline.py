@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from ct_dip.config import METHODS, load_config
+from ct_dip.data.noise import WhiteNoise
 from ct_dip.data.simulate import NoiseLevel, simulate
 from ct_dip.errors import ScanError
 from ct_dip.geometry import Volume, scanner
@@ -54,6 +55,40 @@ def test_the_truth_is_never_used(scan):
         seen, unseen = (reconstruct(s, load_config(method=method)) for s in (scan, blind))
         assert np.array_equal(seen.mean, unseen.mean)
         assert "psnr" not in unseen.metrics
+
+
+@pytest.mark.parametrize("method", ["cgls", "tv"])
+def test_every_measurement_counts_by_its_own_noise(scan, method):
+    """Photon noise is uneven: with one common variance, the image is another."""
+    even = replace(scan, noise=WhiteNoise(std=float(np.sqrt(scan.variance.mean()))))
+    ours, common = (reconstruct(s, load_config(method=method)).mean for s in (scan, even))
+    assert np.linalg.norm(ours - common) > 0.005 * np.linalg.norm(common)
+
+
+@pytest.mark.parametrize("method", ["cgls", "tv"])
+def test_noise_below_the_resolution_of_the_data_is_refused(scan, method):
+    with pytest.raises(ScanError, match="resolution"):
+        reconstruct(replace(scan, noise=WhiteNoise(std=1e-30)), load_config(method=method))
+
+
+@pytest.mark.parametrize("shape", [(1, 9), (2, 2), (9, 1)])
+@pytest.mark.parametrize("method", METHODS)
+def test_the_thinnest_images_work(shape, method):
+    geometry = scanner(Volume(shape=shape), views=7)
+    scan = simulate(np.ones(shape), geometry, noise=NoiseLevel(relative=0.05))
+    result = reconstruct(scan, load_config(method=method))
+    assert result.mean.shape == shape
+    assert "ssim" not in result.metrics
+
+
+def test_threads_are_set_and_said(scan):
+    import torch
+
+    before = torch.get_num_threads()
+    try:
+        assert reconstruct(scan, load_config(method="fbp", threads=1)).settings["threads"] == 1
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_backends_give_the_same_image(scan):

@@ -12,6 +12,8 @@ def test_psnr_counts_decibels_of_the_range():
     assert psnr(TRUTH + 0.2, TRUTH) == pytest.approx(20.0)
     assert psnr(10 * (TRUTH + 0.2), 10 * TRUTH) == pytest.approx(20.0)
     assert psnr(TRUTH, TRUTH) == math.inf
+    assert psnr(TRUTH, 0 * TRUTH) == -math.inf
+    assert math.isnan(psnr(TRUTH * math.nan, TRUTH))
 
 
 def test_psnr_inside_a_mask_ignores_the_rest():
@@ -26,3 +28,5 @@ def test_ssim_is_one_for_the_truth_only():
     assert ssim(TRUTH, TRUTH) == pytest.approx(1)
     assert ssim(np.random.default_rng(0).normal(size=(10, 10)), TRUTH) < 0.5
     assert ssim(TRUTH[:4, :4], TRUTH[:4, :4]) == pytest.approx(1)
+    assert math.isnan(ssim(TRUTH[:2], TRUTH[:2]))
+    assert math.isnan(ssim(TRUTH, 0 * TRUTH))

@@ -38,12 +38,15 @@ def cgls(
         report: called after every step with (step, residual norm).
     """
     root = torch.ones_like(sinogram) if weights is None else weights.sqrt()
+    # Weights of any size: the largest is 1 while iterating, so that no square overflows.
+    unit = float(root.max())
+    root = root / unit
     residual = root * sinogram
     x = sinogram.new_zeros(transform.domain_shape)
     gradient = transform.T(root * residual)
     direction = gradient
     energy = first_energy = torch.sum(gradient**2)
-    residuals = [float(torch.linalg.vector_norm(residual))]
+    residuals = [unit * float(torch.linalg.vector_norm(residual))]
     reason = f"{max_iterations} iterations"
     for iteration in range(1, max_iterations + 1):
         if discrepancy is not None and residuals[-1] <= discrepancy:
@@ -59,7 +62,7 @@ def cgls(
         gradient = transform.T(root * residual)
         previous, energy = energy, torch.sum(gradient**2)
         direction = gradient + (energy / previous) * direction
-        residuals.append(float(torch.linalg.vector_norm(residual)))
+        residuals.append(unit * float(torch.linalg.vector_norm(residual)))
         if report is not None:
             report(iteration, residuals[-1])
     return CglsResult(image=x, residuals=residuals, reason=reason)

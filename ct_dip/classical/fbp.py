@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ct_dip.classical.filters import ramp_response
-from ct_dip.classical.redundancy import fan_redundancy, view_weights
+from ct_dip.classical.redundancy import fan_redundancy, one_sided_share, sees_one_side, view_weights
 from ct_dip.geometry import FanBeam, Geometry
 
 
@@ -31,22 +31,32 @@ def fbp(sinogram: Tensor, geometry: Geometry, *, filter: str = "ram-lak", cutoff
     Returns:
         (rows, columns), 1/mm.
     """
-    positions = torch.as_tensor(geometry.detector_positions).to(sinogram)
+    positions = geometry.detector_positions
     if isinstance(geometry, FanBeam):
         # Work on the virtual detector through the rotation axis.
         positions = positions / geometry.magnification
         source, c = geometry.source_origin, geometry.center_of_rotation
         views = view_weights(geometry.angles, 2 * math.pi)
-        jacobian = (source + c * positions / source) / torch.hypot(
-            torch.full_like(positions, source), positions
-        )
         share = fan_redundancy(geometry, views.start, views.arc)
-        sinogram = sinogram * jacobian * torch.as_tensor(share).to(sinogram)
+        share = share * (source + c * positions / source) / np.hypot(source, positions)
     else:
-        views = view_weights(geometry.angles, math.pi)
+        # A line is seen from both sides, so views are counted on half a turn. Only a detector that misses
+        # one side needs the second half.
+        views, share = view_weights(geometry.angles, math.pi), np.ones(geometry.detectors)
+        full_turn = view_weights(geometry.angles, 2 * math.pi)
+        if sees_one_side(geometry) and full_turn.arc >= 2 * math.pi - 1e-9:
+            views, share = full_turn, one_sided_share(geometry)
+    sinogram = sinogram * torch.as_tensor(views.weights[:, None] * share).to(sinogram)
+    first = float(positions[0])
+    if sees_one_side(geometry):
+        # A filtered view does not end where the detector does: go on as far as on the longer side.
+        low, high = geometry.reach
+        missing = math.ceil(abs(high + low) / geometry.origin_pitch)
+        before, after = (missing, 0) if -low < high else (0, missing)
+        sinogram = torch.nn.functional.pad(sinogram, (before, after))
+        first -= before * geometry.origin_pitch
     filtered = _filter(sinogram, geometry.origin_pitch, filter, cutoff)
-    filtered = filtered * torch.as_tensor(views.weights).to(sinogram)[:, None]
-    return _back_project(filtered, geometry, float(positions[0]))
+    return _back_project(filtered, geometry, first)
 
 
 def _filter(sinogram: Tensor, pitch: float, name: str, cutoff: float) -> Tensor:
@@ -61,7 +71,7 @@ def _back_project(filtered: Tensor, geometry: Geometry, first: float) -> Tensor:
     """Sum over views of the filtered value where each pixel projects, linearly interpolated."""
     x, y = (torch.as_tensor(axis).to(filtered) for axis in geometry.volume.pixel_centers())
     axes = np.concatenate([geometry.detector_axes, geometry.beam_axes], axis=1)
-    c, pitch, last = geometry.center_of_rotation, geometry.origin_pitch, geometry.detectors - 1
+    c, pitch, last = geometry.center_of_rotation, geometry.origin_pitch, filtered.shape[1] - 1
     image = filtered.new_zeros(geometry.domain_shape)
     for values, (ux, uy, vx, vy) in zip(filtered, axes.tolist(), strict=True):
         s = (ux * x)[None, :] + (uy * y)[:, None] + c  # (rows, columns)

@@ -6,10 +6,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ct_dip.arrays import Floats
-from ct_dip.geometry import FanBeam
+from ct_dip.geometry import FanBeam, Geometry
 
-# A gap between neighbouring views is an arc that was not measured if it is this many times the typical
-# one and more than this part of the circle: randomly placed views have wide gaps, too.
+# The widest gap between neighbouring views is an arc that was not measured if it is this many times the
+# next one, and more than this part of the circle: randomly placed views have wide gaps, too.
 _MISSING_GAPS = 4.0
 _MISSING_PART = 1 / 18
 
@@ -25,23 +25,46 @@ class ViewWeights(NamedTuple):
 def view_weights(angles: Floats, period: float) -> ViewWeights:
     """Half the gap to either neighbour, whatever the order and spacing of the views.
 
-    A gap that was not measured counts as a typical one, so that the views beside it do not weigh for
-    all that is missing.
+    An arc that was not measured counts as a typical gap, so that the views beside it do not weigh for all
+    that is missing.
     """
     wrapped = np.mod(angles, period)
     order = np.argsort(wrapped)
     gaps = np.diff(wrapped[order], append=wrapped[order[0]] + period)  # after each sorted view
-    positive = gaps[gaps > 1e-12 * period]
-    typical = float(np.median(positive)) if len(positive) > 1 else float(positive[0])
-    missing = gaps > max(_MISSING_GAPS * typical, _MISSING_PART * period)
-    closed = np.where(missing, typical, gaps)
+    widest = int(np.argmax(gaps))
+    others = np.delete(gaps, widest)
+    next_one = float(others.max(initial=0.0))
+    missing = len(others) > 0 and gaps[widest] > max(_MISSING_GAPS * next_one, _MISSING_PART * period)
+    start, arc = 0.0, period
+    if missing:
+        positive = others[others > 1e-12 * period]
+        typical = float(np.median(positive)) if len(positive) else 0.0
+        start = float(wrapped[order[(widest + 1) % len(angles)]] - typical / 2)
+        arc = period - float(gaps[widest]) + typical
+        gaps[widest] = typical
     weights = np.empty(len(angles))
-    weights[order] = (closed + np.roll(closed, 1)) / 2
-    if not missing.any():
-        return ViewWeights(weights, 0.0, period)
-    last = int(np.argmax(gaps))
-    start = wrapped[order[(last + 1) % len(angles)]] - typical / 2
-    return ViewWeights(weights, float(start), period - float(gaps[last]) + typical)
+    weights[order] = (gaps + np.roll(gaps, 1)) / 2
+    return ViewWeights(weights, start, arc)
+
+
+def sees_one_side(geometry: Geometry) -> bool:
+    """Whether the detector reaches far beyond the axis on one side only, as in half-fan scans."""
+    low, high = geometry.reach
+    short, long = sorted((max(0.0, -low), max(0.0, high)))
+    return short < 0.9 * min(long, geometry.volume.inner_radius)
+
+
+def one_sided_share(geometry: Geometry) -> Floats:
+    """Share of every ray of a full turn when the detector is short on one side, (detectors,).
+
+    Rays at distance r from the axis that the short side reaches, too, are measured twice, from opposite
+    sides; the weight rises smoothly from 0 at its end to 1 at the mirrored distance, and those of a ray and
+    its partner add up to 1.
+    """
+    low, high = geometry.reach
+    short = max(1e-9, min(-low, high))
+    towards_long = geometry.axis_distances(geometry.detector_positions) * (1 if high > -low else -1)
+    return np.asarray(0.5 + 0.5 * np.sin(np.clip(towards_long / short, -1, 1) * math.pi / 2))
 
 
 def fan_redundancy(geometry: FanBeam, start: float, arc: float) -> Floats:
@@ -57,6 +80,8 @@ def fan_redundancy(geometry: FanBeam, start: float, arc: float) -> Floats:
     gamma -= math.atan2(geometry.center_of_rotation, geometry.source_origin)
     beta = geometry.angles[:, None]
     if arc >= 2 * math.pi - 1e-9:
+        if sees_one_side(geometry):
+            return np.tile(one_sided_share(geometry), (geometry.views, 1))
         return np.full(geometry.range_shape, 0.5)
     here = _membership(beta, start, arc) * np.ones_like(gamma)
     there = _membership(beta + math.pi - 2 * gamma[None, :], start, arc)

@@ -1,5 +1,6 @@
 """The command line ``ct-dip``: a thin skin over the package, one verb per file."""
 
+import signal
 import sys
 from typing import Annotated
 
@@ -15,9 +16,8 @@ from ct_dip.errors import CtDipError
 
 app = typer.Typer(
     name="ct-dip",
-    help="Computed tomography with honest error bars.",
+    help="Reconstruct computed-tomography scans from few and noisy views.",
     add_completion=False,
-    no_args_is_help=True,
 )
 
 
@@ -36,7 +36,8 @@ def _root(
     pass
 
 
-for _verb in (simulate, info, reconstruct, demo):
+VERBS = {verb.__name__: verb for verb in (simulate, info, reconstruct, demo)}
+for _verb in VERBS.values():
     app.command()(_verb)
 
 
@@ -46,22 +47,25 @@ def main(arguments: list[str] | None = None) -> int:
     verbose = "--verbose" in arguments or "-v" in arguments
     set_up_logging(verbose)
     try:
-        return int(app(args=arguments, prog_name="ct-dip", standalone_mode=False) or 0)
+        # typer turns an interrupt into a return value of 130.
+        code = int(app(args=arguments or ["--help"], prog_name="ct-dip", standalone_mode=False) or 0)
     except CtDipError as error:
         if verbose:
             console.print_exception()
         _fail(str(error))
         return error.exit_code
     except typer.TyperException as error:
-        verb = next((word for word in arguments if not word.startswith("-")), "")
-        _fail(f"{error.format_message()} See ct-dip {verb} --help.".replace("  ", " "))
+        verb = arguments[0] if arguments[0] in VERBS else ""
+        _fail(f"{error.format_message().rstrip('. ')}; see ct-dip {verb} --help")
         return error.exit_code
-    except KeyboardInterrupt:
-        message("ct-dip: interrupted")
-        return 130
-    except MemoryError as error:
-        _fail(f"out of memory ({error}); use a smaller problem, or backend astra")
+    except Exception as error:  # a bug, a full pipe, no memory: still one line
+        if verbose:
+            console.print_exception()
+        _fail(f"{type(error).__name__}: {error}; run again with --verbose to see where")
         return 1
+    if code == 130:
+        message("ct-dip: interrupted; nothing was written")
+    return code
 
 
 def _fail(text: str) -> None:
@@ -69,5 +73,6 @@ def _fail(text: str) -> None:
 
 
 def console_script() -> None:
-    """Entry point of ``ct-dip``."""
+    """Entry point of ``ct-dip``. Being terminated is like an interrupt: files are left whole or absent."""
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     sys.exit(main())

@@ -11,11 +11,11 @@ from rich.logging import RichHandler
 from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 from rich.table import Table
+from rich.text import Text
 
 from ct_dip.progress import Progress, Stage
 
 console = Console(stderr=True, highlight=False)
-_WIDEST = 200  # when standard error is a file, tables are not folded
 
 
 def message(text: str) -> None:
@@ -25,17 +25,23 @@ def message(text: str) -> None:
 
 def print_json(values: dict[str, Any]) -> None:
     """Data, one JSON object on standard output."""
-    print(json.dumps(values, indent=2, sort_keys=True))
+    print(json.dumps(values, indent=2, sort_keys=True, allow_nan=False))
 
 
 def print_table(title: str, rows: dict[str, str]) -> None:
-    """Names and values."""
-    table = Table(title=title, title_justify="left", show_header=False, box=None, pad_edge=False)
+    """Names and values: a table on a terminal, plain lines elsewhere."""
+    if not console.is_terminal:
+        message(title)
+        width = max(len(name) for name in rows) + 2
+        for name, value in rows.items():
+            message(f"  {name:<{width}}{value}")
+        return
+    table = Table(title=Text(title), title_justify="left", show_header=False, box=None, pad_edge=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     for name, value in rows.items():
-        table.add_row(name, value)
-    console.print(table, width=None if console.is_terminal else _WIDEST)
+        table.add_row(Text(name), Text(value))
+    console.print(table)
 
 
 def set_up_logging(verbose: bool) -> None:
@@ -74,7 +80,12 @@ class ConsoleProgress(Progress):
             columns += [BarColumn(bar_width=24), MofNCompleteColumn()]
         bars = Bars(*columns, TimeElapsedColumn(), TextColumn("{task.fields[found]}"), console=console)
         with bars:
-            yield _BarStage(bars, bars.add_task(name, total=total, found=""))
+            task = bars.add_task(name, total=total, found="")
+            yield _BarStage(bars, task)
+            # A stage that converged early is whole, not abandoned.
+            bars.update(
+                task, total=bars.tasks[task].completed or 1, completed=bars.tasks[task].completed or 1
+            )
 
     def note(self, text: str) -> None:
         """A line on standard error."""

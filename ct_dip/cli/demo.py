@@ -32,7 +32,8 @@ def demo(
     from ct_dip.pipeline import reconstruct
     from ct_dip.report.page import write_comparison
 
-    check_writable(out / "result.h5")
+    for name in ("scan.h5", "fbp.h5", "cgls.h5", "result.h5", "report.html"):
+        check_writable(out / name)
     size, views = PRESETS[preset]
     geometry = scanner(Volume(shape=(size, size)), views=views)
     message(f"scanning a generated walnut: {size} × {size} pixels, {views} views, 2 % noise")

@@ -115,9 +115,7 @@ def result_summary(result: "Result") -> dict[str, str]:
     for key, value in result.metrics.items():
         name = names.get(key, key.replace("_", " "))
         unit = {"psnr": " dB", "peak_memory_mb": " MiB"}.get(key, "")
-        lines[name.removesuffix(" mb")] = (
-            f"{value:.4g}" if isinstance(value, float) else f"{value}"
-        ) + unit
+        lines[name.removesuffix(" mb")] = (f"{value:.4g}" if isinstance(value, float) else f"{value}") + unit
     lines["time"] = ", ".join(f"{name} {seconds:.2g} s" for name, seconds in result.seconds.items())
     settings = result.settings.get(result.method, {})
     lines["settings"] = ", ".join(f"{key} {value}" for key, value in settings.items())

@@ -2,6 +2,7 @@
 
 import math
 import re
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,6 +13,12 @@ Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", help="Say more, and show where an error came from.")
 ]
 Seed = Annotated[int, typer.Option(help="Of every random choice.", min=0)]
+
+
+def check_result_name(path: Path, what: str) -> None:
+    """Our files end in .h5, so that nothing else is overwritten by a slip."""
+    if path.suffix not in (".h5", ".hdf5"):
+        raise InputError(f"--out {path}: {what} is an HDF5 file; give it the ending .h5")
 
 
 def parse_angle(text: str, name: str) -> float:
@@ -26,13 +33,13 @@ def parse_angle(text: str, name: str) -> float:
     except ValueError:
         value = math.nan
     if match is None or not math.isfinite(value):
-        raise InputError(
-            f"{name} {text!r} is not an angle; write for example 180 (degrees) or 3.1416rad"
-        )
-    if match[2] == "rad":
-        return value
-    if match[2] is None and 0 < abs(value) <= 6.3:
+        raise InputError(f"{name} {text!r} is not an angle; write for example 180 (degrees) or 3.1416rad")
+    unit = match[2]
+    if unit is None and 0 < abs(value) <= 6.3:
         raise InputError(
             f"{name} {text!r} is in degrees and looks like radians; write {value:g}rad or {value:g}deg"
         )
-    return math.radians(value)
+    angle = value if unit == "rad" else math.radians(value)
+    if abs(angle) > 2 * math.pi * (1 + 1e-6):
+        raise InputError(f"{name} {text!r} is more than a turn; write at most 360")
+    return angle

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ct_dip.cli.console import ConsoleProgress, message
-from ct_dip.cli.options import Verbose
+from ct_dip.cli.options import Verbose, check_result_name
 from ct_dip.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,6 +26,10 @@ def reconstruct(
     ] = None,
     kernel: Annotated[str | None, typer.Option(help="Ray weights: auto, line, linear or strip.")] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
+    threads: Annotated[
+        int | None,
+        typer.Option(help="Threads of torch. Default: all; use 1 when jobs share cores.", min=1),
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Of every random choice.", min=0)] = None,
     budget_memory: Annotated[
         str | None, typer.Option(help="Memory that the job may take, as 4G. Default: half of the free.")
@@ -33,8 +37,7 @@ def reconstruct(
     verbose: Verbose = False,
 ) -> None:
     """Reconstruct a scan; write the result and a picture of it."""
-    if out.suffix not in (".h5", ".hdf5"):
-        raise InputError(f"--out {out}: a result is an HDF5 file; give it the ending .h5")
+    check_result_name(out, "a result")
     from ct_dip.config import load_config
     from ct_dip.data.result import write_result
     from ct_dip.data.scan_file import read_scan
@@ -50,9 +53,12 @@ def reconstruct(
         kernel=kernel,
         device=device,
         seed=seed,
+        threads=threads,
     )
     loaded = read_scan(scan)
     picture = out.with_suffix(".png")
+    if picture.exists() and not out.exists():
+        raise InputError(f"{picture} exists and belongs to no result; choose another --out, or remove it")
     for path in (out, picture):
         check_writable(path)
         if path.exists() and path.samefile(scan):

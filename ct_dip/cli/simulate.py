@@ -8,7 +8,7 @@ import typer
 
 from ct_dip.arrays import Floats
 from ct_dip.cli.console import message
-from ct_dip.cli.options import Seed, Verbose, parse_angle
+from ct_dip.cli.options import Seed, Verbose, check_result_name, parse_angle
 from ct_dip.errors import InputError
 
 DEFAULT_SIZE = 128
@@ -50,9 +50,7 @@ def simulate(
         float | None,
         typer.Option(help="White noise relative to the mean line integral; 0 for none. Default: 0.05."),
     ] = None,
-    noise_std: Annotated[
-        float | None, typer.Option(help="White noise, absolute standard deviation.")
-    ] = None,
+    noise_std: Annotated[float | None, typer.Option(help="White noise, absolute standard deviation.")] = None,
     photons: Annotated[
         float | None, typer.Option(help="Photon counting with this many per bin in air.")
     ] = None,
@@ -78,7 +76,14 @@ def simulate(
     from ct_dip.files import check_writable
     from ct_dip.geometry import Volume, scanner
 
-    check_writable(out)
+    check_result_name(out, "a scan")
+    if images is not None and out.exists() and out.samefile(images):
+        raise InputError(f"--out {out} is the image itself; choose another name")
+    if noise is not None and not 0 <= noise < 1:
+        raise InputError(
+            f"--noise {noise:g} is {100 * noise:g} % of the mean; write 0.05 for 5 %, 0 for none, "
+            "or use --noise-std"
+        )
     if phantom is not None and images is not None:
         raise InputError("--phantom and --images exclude each other; drop one")
     if images is None and (index is not None or hu):
@@ -117,6 +122,7 @@ def simulate(
     if sum(level is not None for level in (noise, noise_std, photons)) > 1:
         raise InputError("--noise, --noise-std and --photons exclude each other; choose one")
     level = NoiseLevel(relative=noise or None, std=noise_std, photons=photons)
+    check_writable(out)
     scan = run(
         object_,
         geometry,
@@ -129,9 +135,7 @@ def simulate(
     )
     write_scan(out, scan)
     rows, columns = shape
-    message(
-        f"{out}: {views} views × {geometry.detectors} bins of {scan.source}, {rows} × {columns} pixels"
-    )
+    message(f"{out}: {views} views × {geometry.detectors} bins of {scan.source}, {rows} × {columns} pixels")
 
 
 def _scaled(shape: tuple[int, ...], longest: int) -> tuple[int, int]:

@@ -20,9 +20,7 @@ def to_astra(geometry: Geometry) -> tuple[AstraGeometry, AstraGeometry]:
     import astra
 
     height, width = geometry.volume.size
-    volume = astra.create_vol_geom(
-        *geometry.volume.shape, -width / 2, width / 2, -height / 2, height / 2
-    )
+    volume = astra.create_vol_geom(*geometry.volume.shape, -width / 2, width / 2, -height / 2, height / 2)
     pitch, detectors, angles = geometry.detector_pitch, geometry.detectors, geometry.angles
     if geometry.detector_offset == 0 and geometry.center_of_rotation == 0:
         if isinstance(geometry, ParallelBeam):

@@ -69,9 +69,7 @@ def from_odl(space: Any, geometry: Any) -> Geometry:
     if geometry.det_curvature_radius is not None:
         raise GeometryError("curved detectors are not supported; the detector must be flat")
     # Each (views, 2) or (1, 2): along the beam, along the detector.
-    source, detector = (
-        np.atleast_2d(f(angles)) for f in (geometry.src_shift_func, geometry.det_shift_func)
-    )
+    source, detector = (np.atleast_2d(f(angles)) for f in (geometry.src_shift_func, geometry.det_shift_func))
     if any(np.ptp(s, axis=0).max() > 1e-6 or np.abs(s[:, 0]).max() > 1e-6 for s in (source, detector)):
         raise GeometryError("shifts along the beam, or that change between views, are not supported")
     c = -float(source[0, 1])

@@ -54,7 +54,8 @@ def read_hdf5(path: str | Path, kind: str, version: int, error: type[InputError]
     with _open(path, error) as file:
         found = file.attrs.get("format", None)
         if found != f"ct_dip.{kind}":
-            raise error(f"{path} is not a ct_dip {kind} file (format {found!r})")
+            other = str(found).removeprefix("ct_dip.") if str(found).startswith("ct_dip.") else "foreign"
+            raise error(f"{path} is not a ct_dip {kind} file but a {other} one; give the {kind} file")
         stored = file.attrs.get("version", None)
         if stored != version:
             raise error(
@@ -76,6 +77,10 @@ def _open(path: str | Path, error: type[InputError]) -> Iterator[h5py.File]:
             yield file
     except KeyError as problem:
         raise error(f"{path} is incomplete: {problem.args[0]}; write it anew") from problem
+    except (TypeError, ValueError, AttributeError, IndexError) as problem:
+        raise error(
+            f"{path} holds a field of the wrong type ({_first_line(problem)}); write it anew"
+        ) from problem
     except (OSError, RuntimeError) as problem:
         raise error(
             f"{path} cannot be read as HDF5 ({_first_line(problem)}); it is truncated, damaged or "

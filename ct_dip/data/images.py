@@ -1,5 +1,6 @@
 """Images from files: PNG and other pictures, NPY, NPZ."""
 
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,22 @@ def load_image(path: str | Path, *, index: int | None = None, hounsfield: bool =
     if not path.is_file():
         raise InputError(f"image file {path} does not exist; check the path")
     array = _pick(_load(path), index, path)
+    if array.size == 0:
+        raise InputError(f"{path} is empty, of shape {array.shape}")
+    kind = array.dtype.kind
     if hounsfield:
-        return np.maximum(0, 1 + array.astype(np.float64) / 1000)
-    largest = np.iinfo(array.dtype).max if array.dtype.kind == "u" else 1
-    image = array.astype(np.float64) / largest
+        if kind == "u":
+            raise InputError(f"{path} holds {array.dtype}, which has no negative Hounsfield units; drop --hu")
+        image = np.maximum(0, 1 + array.astype(np.float64) / 1000)
+    elif kind == "u":
+        image = array.astype(np.float64) / np.iinfo(array.dtype).max
+    elif kind == "i" and array.max() > 1:
+        raise InputError(
+            f"{path} holds {array.dtype} up to {array.max()}, whose scale is not known; use --hu for "
+            "Hounsfield units, or convert to unsigned integers or to floats"
+        )
+    else:
+        image = array.astype(np.float64)
     if not np.isfinite(image).all():
         raise InputError(f"{path} holds values that are not finite; replace them first")
     if image.min() < 0:
@@ -43,9 +56,10 @@ def load_image(path: str | Path, *, index: int | None = None, hounsfield: bool =
 def _load(path: Path) -> NDArray[Any]:
     try:
         if path.suffix == ".npy":
-            return np.asarray(np.load(path, allow_pickle=False))
+            with path.open("rb") as file:
+                return np.asarray(np.load(file, allow_pickle=False))
         if path.suffix == ".npz":
-            with np.load(path, allow_pickle=False) as arrays:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
                 names = list(arrays)
                 name = names[0] if len(names) == 1 else "images"
                 if name not in names:
@@ -57,11 +71,15 @@ def _load(path: Path) -> NDArray[Any]:
         from PIL import Image as Picture
 
         with Picture.open(path) as picture:
-            if picture.mode.startswith("I") or picture.mode == "F":
+            if picture.mode == "F":
+                return np.asarray(picture)
+            if picture.mode.startswith("I"):  # 16 bits, which Pillow may hand over as 32
                 array = np.asarray(picture)
-                return array.astype(np.uint16) if picture.mode != "F" else array
+                if array.min() < 0 or array.max() > 65535:
+                    raise InputError(f"{path} has more than 16 bits per pixel; save it as floats (NPY)")
+                return array.astype(np.uint16)
             return np.asarray(picture.convert("L"))
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise InputError(f"{path} cannot be read as an image ({error}); use PNG, NPY or NPZ") from error
 
 

@@ -11,6 +11,7 @@ from ct_dip.errors import ScanError
 
 # LoDoPaB: a bin that saw no photon is treated as having seen this many, so that its log is finite.
 ZERO_COUNT = 0.1
+_MOST_PHOTONS = 1e15  # beyond that no Poisson generator goes, and no noise is left
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +49,8 @@ class PhotonNoise:
 
     def __post_init__(self) -> None:
         _require_positive(self.photons, "photons per bin")
+        if self.photons > _MOST_PHOTONS:
+            raise ScanError(f"photons per bin {self.photons:g} must be at most {_MOST_PHOTONS:g}")
 
     def counts(self, sinogram: Floats) -> Floats:
         """Counts behind the line integrals; `ZERO_COUNT` where no photon arrived."""

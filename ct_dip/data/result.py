@@ -48,6 +48,17 @@ class Result:
     versions: dict[str, str] = field(default_factory=dict)
     traces: dict[str, Floats] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if self.mean.ndim != 2 or self.mean.dtype.kind != "f":
+            raise ResultError(
+                f"mean has shape {self.mean.shape} and type {self.mean.dtype}, expected an image"
+            )
+        for name in _JSON:
+            if not isinstance(getattr(self, name), dict):
+                raise ResultError(f"{name} must be a mapping, got {getattr(self, name)!r}")
+        if not all(isinstance(value, int | float) for value in self.seconds.values()):
+            raise ResultError("seconds must be numbers")
+
 
 def write_result(path: str | Path, result: Result) -> None:
     """Write a result file atomically."""
@@ -57,7 +68,7 @@ def write_result(path: str | Path, result: Result) -> None:
         file.attrs["pixel_size"] = result.pixel_size
         file.attrs["scan_digest"] = result.scan_digest
         for name in _JSON:
-            file.attrs[name] = json.dumps(getattr(result, name), sort_keys=True)
+            file.attrs[name] = json.dumps(getattr(result, name), sort_keys=True, allow_nan=False)
         add_array(file, "mean", result.mean.astype(np.float32), unit="1/mm")
         for name, values in result.traces.items():
             add_array(file, f"traces/{name}", np.asarray(values, dtype=np.float64))

@@ -61,14 +61,15 @@ class Scan:
             raise ScanError(f"{name} has shape {values.shape}, expected {shape}: {meaning}{hint}")
         if values.dtype.kind not in "fiub":
             raise ScanError(f"{name} has type {values.dtype}, expected real numbers")
-        finite = np.isfinite(values)
+        with np.errstate(over="ignore"):  # too large for float32 is not finite, either
+            frozen = np.array(values, dtype=dtype, order="C")
+        finite = np.isfinite(frozen)
         if not finite.all():
             first = tuple(int(i) for i in np.argwhere(~finite)[0])
             raise ScanError(
                 f"{name}{list(first)} is {values[first]} and {np.sum(~finite) - 1} more values are not "
-                "finite; mask dead detectors or interpolate them first"
+                "finite in float32; mask dead detectors or interpolate them first"
             )
-        frozen = np.array(values, dtype=dtype, order="C")
         frozen.flags.writeable = False
         object.__setattr__(self, name, frozen)
 

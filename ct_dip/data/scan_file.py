@@ -79,7 +79,7 @@ def _geometry(group: h5py.Group) -> Geometry:
 
 
 def _noise(attributes: Any) -> NoiseModel:
-    kind = attributes["kind"]
+    kind = str(attributes["kind"])
     if kind == WhiteNoise.kind:
         return WhiteNoise(std=float(attributes["std"]))
     if kind == PhotonNoise.kind:

@@ -68,7 +68,9 @@ def simulate(
     memory.require(
         _bytes(geometry, factor),
         memory.memory_budget(),
-        what=f"simulating {geometry.volume.shape} pixels and {geometry.range_shape} rays",
+        what="simulating {} × {} pixels and {} views of {} bins".format(
+            *geometry.domain_shape, *geometry.range_shape
+        ),
         advice="use a smaller size, fewer views or the same grid",
     )
     fine = geometry.split_detectors(factor).with_volume(geometry.volume.refine(factor))
@@ -119,6 +121,8 @@ def _add_noise(
 def _resample(image: Floats, shape: tuple[int, int]) -> Floats:
     if image.shape == shape:
         return image
+    if image.ndim != 2 or abs(image.shape[0] * shape[1] / (image.shape[1] * shape[0]) - 1) > 0.02:
+        raise ScanError(f"an image of shape {image.shape} does not have the proportions of the grid {shape}")
     from skimage.transform import resize
 
     smaller = any(new < old for new, old in zip(shape, image.shape, strict=True))

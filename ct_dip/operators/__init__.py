@@ -54,9 +54,9 @@ def ray_transform(
         return OdlGeometryRayTransform(geometry, kernel=kernel)
     if backend == "auto":
         from ct_dip.memory import memory_budget as budget_bytes
-        from ct_dip.operators.sparse import estimate_bytes
+        from ct_dip.operators.sparse import estimate_peak_bytes
 
-        fits = estimate_bytes(geometry, kernel) <= budget_bytes(memory_budget)
+        fits = estimate_peak_bytes(geometry, kernel) <= budget_bytes(memory_budget)
         backend = "sparse" if fits else "astra"
     if backend == "astra":
         from ct_dip.operators.astra import AstraRayTransform

@@ -1,11 +1,13 @@
 """The projection matrix: how large it will be, and its rows, from ASTRA's CPU projectors."""
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import scipy.sparse
 
+from ct_dip.arrays import Floats
 from ct_dip.convert.astra import to_astra
 from ct_dip.errors import BackendError
 from ct_dip.geometry import FanBeam, Geometry
@@ -60,26 +62,52 @@ def estimate_nonzeros(geometry: Geometry, kernel: str) -> int:
     The chords of one view's rays add up to area / ray distance, whatever the shape of the volume. Per
     pixel edge of chord, a ray at angle θ meets |cos θ| + |sin θ| pixels (``line``), two for every row
     or column that it crosses (``linear``), or as many as the strip between its edges (``strip``).
-    The part of the volume beyond the detector is not subtracted: the estimate errs upwards.
+    In a fan, the distance of neighbouring rays is U cos γ times that at the axis: U is the distance from the
+    source along v over that of the axis, γ the ray's angle. What lies beyond the detector is not subtracted:
+    there the estimate errs upwards.
     """
     kernel = choose_kernel(geometry, kernel)
     c, s = np.abs(np.cos(geometry.angles)), np.abs(np.sin(geometry.angles))
-    pixels_per_ray = geometry.volume.pixel_size / geometry.origin_pitch
+    closeness = _mean_closeness(geometry) if isinstance(geometry, FanBeam) else np.ones(geometry.views)
+    pixels_per_ray = geometry.volume.pixel_size / geometry.origin_pitch * closeness
     per_pixel = {
         "line": pixels_per_ray * (c + s),
         "linear": pixels_per_ray * 2 * np.maximum(c, s),
         "strip": 1 + pixels_per_ray * (c + s),
     }[kernel]
-    return int(np.prod(geometry.volume.shape) * per_pixel.sum())
+    return int(math.prod(geometry.volume.shape) * per_pixel.sum())
+
+
+def _mean_closeness(geometry: FanBeam) -> Floats:
+    """Mean of 1/(U cos γ) over the volume, for every view, on a coarse grid."""
+    height, width = geometry.volume.size
+    nodes = (np.arange(24) + 0.5) / 24 - 0.5
+    x, y = (axis.ravel() for axis in np.meshgrid(nodes * width, nodes * height))
+    along = geometry.source_origin + geometry.beam_axes @ np.stack([x, y])  # (views, nodes)
+    across = geometry.center_of_rotation + geometry.detector_axes @ np.stack([x, y])
+    return np.asarray(np.mean(geometry.source_origin * np.hypot(along, across) / along**2, axis=1))
+
+
+def assembly_bytes(geometry: Geometry, kernel: str) -> int:
+    """Memory that building a block of views takes on top of the matrix: ASTRA's buffer and two copies."""
+    block = _views_per_block(geometry)
+    share = block / geometry.views
+    return block * _view_bytes(geometry) + int(24 * share * estimate_nonzeros(geometry, kernel))
+
+
+def _view_bytes(geometry: Geometry) -> int:
+    return geometry.detectors * 4 * sum(geometry.volume.shape) * 8
+
+
+def _views_per_block(geometry: Geometry) -> int:
+    return min(geometry.views, max(1, _BLOCK_BYTES // _view_bytes(geometry)))
 
 
 def matrix_blocks(geometry: Geometry, kernel: str) -> Iterator[tuple[slice, Any]]:
     """Yield (views, rows of the matrix as SciPy CSR in float32) for consecutive blocks of views."""
     import astra
 
-    longest_ray = 4 * sum(geometry.volume.shape)
-    view_bytes = geometry.detectors * longest_ray * 8
-    block = max(1, _BLOCK_BYTES // view_bytes)
+    block = _views_per_block(geometry)
     for start in range(0, geometry.views, block):
         views = slice(start, min(start + block, geometry.views))
         projector = make_projector(geometry.select_views(views), kernel)

@@ -8,6 +8,7 @@ The folder is kept below a limit by removing what was not used for longest.
 import contextlib
 import hashlib
 import os
+import time
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from ct_dip.geometry import Geometry
 
 _FORMAT = 1
 _LIMIT_BYTES = 8 * 2**30
+_STALE_SECONDS = 3600
 _ADVICE = "set CT_DIP_CACHE to a writable folder with space, or to 'off'"
 
 
@@ -69,6 +71,10 @@ def store_matrix(path: Path, matrix: Any) -> None:
 
 
 def _trim(folder: Path, keep: Path) -> None:
+    for leftover in folder.glob(".matrix-*.part"):  # of writers that were killed
+        with contextlib.suppress(OSError):
+            if time.time() - leftover.stat().st_mtime > _STALE_SECONDS:
+                leftover.unlink()
     files = []
     for path in folder.glob("matrix-*.npz"):
         with contextlib.suppress(OSError):  # another process may just have removed it

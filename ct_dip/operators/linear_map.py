@@ -40,7 +40,7 @@ class LinearMap(ABC):
                 f"{type(self).__name__} works on torch tensors, got {type(x).__name__}; "
                 "use torch.as_tensor(array)"
             )
-        if not x.is_floating_point():
+        if x.dtype not in (torch.float32, torch.float64):
             raise InputError(
                 f"{type(self).__name__} works on float32 or float64, got {x.dtype}; use x.float()"
             )

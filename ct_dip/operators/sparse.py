@@ -1,17 +1,18 @@
 """Ray transform as an assembled matrix: ASTRA's weights, two CSR tensors, MKL or cuSPARSE."""
 
 import logging
+import math
 import warnings
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from ct_dip import memory
+from ct_dip.errors import BackendError
 from ct_dip.geometry import Geometry
 from ct_dip.operators import cache
-from ct_dip.operators.assembly import assemble, choose_kernel, estimate_nonzeros
+from ct_dip.operators.assembly import assemble, assembly_bytes, choose_kernel, estimate_nonzeros
 from ct_dip.operators.linear_map import LinearMap
 
 _log = logging.getLogger(__name__)
@@ -19,9 +20,14 @@ _BYTES_PER_NONZERO = 8  # float32 value and int32 index
 
 
 def estimate_bytes(geometry: Geometry, kernel: str = "auto") -> int:
-    """Memory of the transform at its peak: A and Aᵀ, each with values, indices and row pointers."""
-    rows = int(np.prod(geometry.range_shape) + np.prod(geometry.domain_shape))
+    """Memory that the transform holds: A and Aᵀ, each with values, indices and row pointers."""
+    rows = math.prod(geometry.range_shape) + math.prod(geometry.domain_shape)
     return 2 * _BYTES_PER_NONZERO * estimate_nonzeros(geometry, kernel) + 4 * rows
+
+
+def estimate_peak_bytes(geometry: Geometry, kernel: str = "auto") -> int:
+    """Memory that making the transform takes at its peak."""
+    return estimate_bytes(geometry, kernel) + assembly_bytes(geometry, kernel)
 
 
 class SparseRayTransform(LinearMap):
@@ -51,11 +57,13 @@ class SparseRayTransform(LinearMap):
         self.device = torch.device(device)
         self._budget = memory.memory_budget(memory_budget)
         memory.require(
-            estimate_bytes(geometry, kernel),
+            estimate_peak_bytes(geometry, kernel),
             self._budget,
             what="the sparse ray transform",
             advice="use the matrix-free backend 'astra'",
         )
+        if estimate_nonzeros(geometry, kernel) >= 2**31:
+            raise BackendError("the matrix has more than 2³¹ non-zeros; use the matrix-free backend 'astra'")
         matrix = _load_or_assemble(geometry, kernel)
         self.nonzeros = int(matrix.nnz)
         pair = _to_torch(matrix, self.device), _to_torch(matrix.T.tocsr(), self.device)
@@ -114,11 +122,9 @@ def _load_or_assemble(geometry: Geometry, kernel: str) -> Any:
 
 def _to_torch(matrix: Any, device: torch.device) -> Tensor:
     # int32 indices halve the traffic, and MKL takes them as they are (int64 is converted per call).
-    wide = matrix.nnz >= 2**31
-    index = torch.int64 if wide else torch.int32
     return _csr(
-        torch.as_tensor(matrix.indptr, dtype=index),
-        torch.as_tensor(matrix.indices, dtype=index),
+        torch.as_tensor(matrix.indptr, dtype=torch.int32),
+        torch.as_tensor(matrix.indices, dtype=torch.int32),
         torch.from_numpy(matrix.data),
         matrix.shape,
     ).to(device)

@@ -42,14 +42,13 @@ def reconstruction_panel(
 
     one_row = truth is None or len(images) == 1
     columns = len(top) + (one_row and truth is not None)
-    size = (3.1 * columns + (1.8 if one_row else 0.9), 3.3 if one_row else 6.7)
+    height = (3.3 if one_row else 6.7) + (0.4 if title else 0.0)
+    size = (3.1 * columns + (1.8 if one_row else 0.9), height)
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots(1 if one_row else 2, columns, squeeze=False)
     for axis, (name, image) in zip(axes[0], top.items(), strict=False):
         shown = _show(axis, image, pixel_size, vmin=low, vmax=high, cmap="gray")
-        quality = (
-            f", {psnr(image, truth, mask):.1f} dB" if truth is not None and image is not truth else ""
-        )
+        quality = f", {psnr(image, truth, mask):.1f} dB" if truth is not None and image is not truth else ""
         axis.set_title(name + quality)
     grey = axes[0, : len(top)] if one_row else axes[0]
     figure.colorbar(shown, ax=grey, label="attenuation (1/mm)", shrink=0.9)

@@ -38,6 +38,10 @@ SCANS = {
     "fan, 300°": arc(FAN, 300),
     "fan, 230°": arc(FAN, 230),
     "fan, shifted": replace(FAN, detector_offset=2.0, center_of_rotation=4.0),
+    "parallel, one-sided detector, full turn": replace(
+        arc(PARALLEL, 360), detectors=81, detector_pitch=0.5, detector_offset=15.0
+    ),
+    "fan, one-sided detector, full turn": replace(FAN, detectors=81, detector_offset=25.0),
     "fan, 270°, axis off centre": replace(arc(FAN, 270), center_of_rotation=-4.0),
 }
 
@@ -65,9 +69,7 @@ def test_agrees_with_astra_where_astra_can():
     projector = make_projector(geometry, "linear")
     numbers = []
     try:
-        numbers.append(
-            astra.data2d.create("-sino", astra.projector.projection_geometry(projector), sinogram)
-        )
+        numbers.append(astra.data2d.create("-sino", astra.projector.projection_geometry(projector), sinogram))
         numbers.append(astra.data2d.create("-vol", astra.projector.volume_geometry(projector)))
         config = astra.astra_dict("FBP")
         config |= {
@@ -125,6 +127,8 @@ def test_view_weights_integrate_over_the_measured_arc():
     assert twice.weights.sum() == pytest.approx(math.pi)
     random = view_weights(np.random.default_rng(1).uniform(0, math.pi, 200), math.pi)
     assert random.weights.sum() == pytest.approx(math.pi)
+    clustered = np.r_[np.linspace(0, 0.1, 500), np.linspace(0.4, 3.1, 12)]
+    assert view_weights(clustered, math.pi).weights.sum() == pytest.approx(math.pi)
     limited = view_weights(view_angles(90, math.radians(90)), math.pi)
     np.testing.assert_allclose(limited.weights, math.radians(1))
     assert limited.arc == pytest.approx(math.radians(90))
@@ -147,6 +151,15 @@ def test_every_line_of_a_fan_counts_once():
     np.testing.assert_allclose(both, 1, atol=0.01)
     lonely = (partner > views.arc + views.start + 0.02) & (partner < 2 * math.pi - 0.02)
     np.testing.assert_allclose(share[lonely], 1)
+
+
+def test_nothing_is_smeared_beyond_the_detector():
+    """A pixel that no ray of a view comes near gets nothing from that view."""
+    geometry = ParallelBeam(volume=Volume(shape=(40, 40)), angles=[0.0], detectors=11)
+    image = fbp(torch.ones(geometry.range_shape), geometry)
+    x, _ = geometry.volume.pixel_centers()
+    assert not image[:, np.abs(x) > 6.1].any()
+    assert image[:, np.abs(x) < 1].all()
 
 
 def test_one_view_and_one_bin_are_enough_to_run():

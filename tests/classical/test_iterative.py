@@ -42,10 +42,17 @@ def test_cgls_solves_weighted_least_squares(tiny):
     assert found.residuals[-1] == pytest.approx(float(residual), rel=1e-9)
 
 
+@pytest.mark.parametrize("unit", [1e-12, 1e12])
+def test_cgls_takes_weights_of_any_size(tiny, unit):
+    transform, sinogram, variance = (tiny[0], *(part.float() for part in tiny[1:]))
+    plain = cgls(transform, sinogram, weights=1 / variance, max_iterations=12)
+    scaled = cgls(transform, sinogram, weights=unit / variance, max_iterations=12)
+    torch.testing.assert_close(scaled.image, plain.image, rtol=1e-3, atol=1e-4)
+    assert scaled.residuals[-1] == pytest.approx(plain.residuals[-1] * unit**0.5, rel=1e-3)
+
+
 def test_cgls_stops_at_the_noise():
-    scan = simulate(
-        "ellipses", scanner(Volume(shape=(64, 64)), views=90), noise=NoiseLevel(relative=0.1)
-    )
+    scan = simulate("ellipses", scanner(Volume(shape=(64, 64)), views=90), noise=NoiseLevel(relative=0.1))
     transform, sinogram = ray_transform(scan.geometry), torch.as_tensor(scan.sinogram.copy())
     weights = torch.full_like(sinogram, scan.noise.std**-2)
     target = float(np.sqrt(sinogram.numel()))
@@ -125,19 +132,20 @@ def test_tv_reaches_the_minimum_that_a_general_solver_finds(tiny, isotropic):
 def test_the_certificate_is_never_below_the_true_gap(tiny):
     transform, sinogram, variance = tiny
     options = {"variance": variance, "strength": 1.0, "tolerance": 1e-9}
-    best = tv(transform, sinogram, max_iterations=20000, **options).objective
+    found = tv(transform, sinogram, max_iterations=20000, **options)
+    best, solution = found.objective, found.image
+    assert found.box == pytest.approx(2 * float(solution.max()))
     for iterations in (20, 40, 80, 160, 320):
         early = tv(transform, sinogram, max_iterations=iterations, **options)
         assert early.objective * (1 - early.gap) <= best * (1 + 1e-9)
         assert not early.converged
+        assert early.box >= float(solution.max())
 
 
 @pytest.mark.parametrize("factor", [1e-3, 50.0])
 def test_strength_does_not_depend_on_units(factor):
     """Attenuation in other units, or lengths in other units: the same image in those units."""
-    scan = simulate(
-        "rectangles", scanner(Volume(shape=(24, 24)), views=12), noise=NoiseLevel(relative=0.05)
-    )
+    scan = simulate("rectangles", scanner(Volume(shape=(24, 24)), views=12), noise=NoiseLevel(relative=0.05))
     sinogram = torch.as_tensor(scan.sinogram.copy()).double()
     variance = scan.noise.std**2
     transform = ray_transform(scan.geometry)

@@ -43,15 +43,21 @@ def fails(capsys, arguments, *words, code=2):
         ("--views three", ("--views",)),
         ("--views 0", ("views", "at least 1")),
         ("--size 1", ("--size 1",)),
-        ("--size 200000", ("memory budget", "smaller size")),
+        ("--size 200000 --views 60", ("memory budget", "smaller size")),
         ("--size -5", ("--size -5",)),
         ("--phantom apple", ("apple", "shepp-logan")),
         ("--phantom walnut --images x.png", ("--phantom", "--images")),
         ("--images nowhere.png", ("nowhere.png", "does not exist")),
         ("--index 3", ("--index", "--images")),
         ("--noise 0.1 --photons 100", ("--noise", "--photons")),
-        ("--noise -0.1", ("-0.1", "positive")),
+        ("--noise -0.1", ("-0.1", "0.05 for 5 %")),
+        ("--noise 5", ("500 %", "0.05 for 5 %")),
+        ("--out scan.png", (".h5",)),
         ("--photons 0", ("photons", "positive")),
+        ("--photons 1e30", ("photons", "at most")),
+        ("--views 3000000000", ("views", "at most")),
+        ("--pixel-size 1e-320", ("pixel_size", "positive")),
+        ("--arc 1000", ("--arc", "turn")),
         ("--photons 10 --attenuation 50", ("opaque", "--attenuation")),
         ("--attenuation 0", ("--attenuation", "positive")),
         ("--pixel-size 0", ("pixel_size", "positive")),
@@ -97,7 +103,9 @@ def scan(folder, capsys):
         ("--set cgls.tolerance=1", ("no effect",)),
         ("--config nowhere.yaml", ("nowhere.yaml",)),
         ("--budget-memory lots", ("lots", "4G")),
-        ("--backend sparse --budget-memory 1k", ("KiB", "1 KiB", "astra")),
+        ("--budget-memory 1k", ("KiB", "1 KiB", "smaller image")),
+        ("--backend sparse --budget-memory 200k", ("KiB", "200 KiB", "astra")),
+        ("--set strength=1", ("did you mean 'tv.strength'",)),
     ],
 )
 def test_reconstruct(scan, folder, capsys, options, words, monkeypatch):
@@ -111,10 +119,19 @@ def test_outputs_that_cannot_be(scan, folder, capsys):
     before = scan.read_bytes()
     fails(capsys, SMALL.format(out="file/scan.h5"), "cannot write")
     fails(capsys, SMALL.format(out="/proc/nowhere/scan.h5"), "cannot write")
-    fails(capsys, SMALL.format(out=str(folder)), "folder")
+    (folder / "folder.h5").mkdir()
+    fails(capsys, SMALL.format(out="folder.h5"), "folder")
+    (folder / "folder.h5").rmdir()
     fails(capsys, "reconstruct scan.h5 --out file/r.h5", "cannot write")
     fails(capsys, "reconstruct scan.h5 --out r.png", ".h5")
     fails(capsys, "reconstruct scan.h5 --out scan.h5", "scan itself")
+    (folder / "mine.png").write_text("a picture")
+    fails(capsys, "reconstruct scan.h5 --out mine.h5", "mine.png", "belongs to no result")
+    (folder / "mine.png").unlink()
+    np.save("image.h5", np.ones((4, 4)))
+    (folder / "image.h5.npy").rename("image.h5")
+    fails(capsys, "simulate --images image.h5 --out image.h5", "image itself")
+    (folder / "image.h5").unlink()
     fails(capsys, "demo --out file", "cannot write")
     assert scan.read_bytes() == before
     assert sorted(path.name for path in folder.iterdir()) == ["file", "scan.h5"]
@@ -139,7 +156,7 @@ def test_files_that_are_not_scans(scan, folder, capsys):
         fails(capsys, verb.format("nowhere.h5"), "does not exist")
     assert main("reconstruct scan.h5 --method fbp --out r.h5".split()) == 0
     capsys.readouterr()
-    fails(capsys, "reconstruct r.h5 --out s.h5", "not a ct_dip scan")
+    fails(capsys, "reconstruct r.h5 --out s.h5", "not a ct_dip scan", "but a result one")
 
 
 def test_a_cache_that_cannot_be_written(scan, folder, capsys, monkeypatch):
@@ -178,6 +195,19 @@ def test_a_disk_that_is_full(scan, folder, arguments, words):
     assert len(run.stderr.splitlines()) == 1
     files = [path.name for path in folder.rglob("*") if path.is_file()]
     assert files == ["scan.h5"]
+
+
+def test_a_full_pipe_is_one_line(scan, folder):
+    command = f"{sys.executable} -m ct_dip info scan.h5 --json > /dev/full"
+    run = subprocess.run(command, shell=True, capture_output=True, text=True)
+    assert run.returncode != 0
+    assert "Traceback" not in run.stderr.splitlines()[0]
+
+
+def test_names_are_shown_as_they_are(scan, folder, capsys):
+    scan.rename(folder / "scan[final].h5")
+    assert main(["info", "scan[final].h5"]) == 0
+    assert "scan[final].h5" in capsys.readouterr().err
 
 
 def test_verbose_shows_where_an_error_came_from(folder, capsys):

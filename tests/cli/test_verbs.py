@@ -115,9 +115,7 @@ def test_hounsfield_images_have_the_attenuation_of_water(folder):
 def test_settings_reach_the_method(folder):
     main("simulate --size 24 --views 9 --out scan.h5".split())
     (folder / "run.yaml").write_text("method: tv\ntv: {max_iterations: 40}\n")
-    main(
-        "reconstruct scan.h5 --config run.yaml --set tv.strength=0.3 --backend astra --out r.h5".split()
-    )
+    main("reconstruct scan.h5 --config run.yaml --set tv.strength=0.3 --backend astra --out r.h5".split())
     result = read_result("r.h5")
     assert result.settings["tv"] == {
         "strength": 0.3,

@@ -110,6 +110,14 @@ def _attribute(where, name, value):
     return edit
 
 
+def _group(name):
+    def edit(file):
+        del file[name]
+        file.create_group(name)
+
+    return edit
+
+
 def _replace(name, values):
     def edit(file):
         del file[name]
@@ -136,6 +144,17 @@ def _replace(name, values):
         (_replace("ground_truth", np.zeros((2, 2))), "ground_truth"),
         (_attribute("noise", "kind", "pink"), "pink"),
         (_attribute("noise", "std", 0.0), "noise std"),
+        (_attribute("noise", "std", "loud"), "wrong type"),
+        (_attribute("noise", "kind", np.arange(3)), "noise.kind"),
+        (_attribute("/", "attenuation_scale", "one"), "wrong type"),
+        (_attribute("/", "version", np.arange(3)), "wrong type"),
+        (_attribute("geometry", "kind", np.arange(3)), "kind"),
+        (_attribute("geometry", "shape", 5), "shape|geometry"),
+        (_replace("geometry/angles", np.full(5, 1j)), "list of numbers"),
+        (_replace("geometry", 1.0), "wrong type|angle_unit|length_unit"),
+        (_group("sinogram"), "wrong type"),
+        (_group("geometry/angles"), "wrong type|list of numbers"),
+        (_replace("noise", 1.0), "kind"),
     ],
 )
 def test_a_wrong_field_is_named_with_its_file(tmp_path, scan_bytes, edit, words):
@@ -216,12 +235,26 @@ def test_a_scan_is_not_a_result(tmp_path, scan_bytes):
         read_result(path)
 
 
-def test_damaged_results_are_refused(tmp_path):
+@pytest.mark.parametrize(
+    "edit",
+    [
+        _attribute("/", "metrics", "{half"),
+        _attribute("/", "metrics", "null"),
+        _attribute("/", "settings", "[1]"),
+        _attribute("/", "seconds", '{"a": "long"}'),
+        _attribute("/", "pixel_size", "small"),
+        _replace("mean", np.zeros(3)),
+        _replace("traces", 1.0),
+        _group("mean"),
+        _delete("mean"),
+    ],
+)
+def test_damaged_results_are_refused(tmp_path, edit):
     path = tmp_path / "r.h5"
     write_result(path, result())
     with h5py.File(path, "r+") as file:
-        file.attrs["metrics"] = "{half"
-    with pytest.raises(ResultError, match=r"r\.h5"):
+        edit(file)
+    with pytest.raises(ResultError):
         read_result(path)
 
 

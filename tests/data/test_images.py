@@ -32,6 +32,24 @@ def test_hounsfield_units_become_relative_attenuation(tmp_path):
     np.testing.assert_allclose(image, [[0, 0], [1, 2]])
     with pytest.raises(InputError, match="--hu"):
         load_image(tmp_path / "ct.npy")
+    np.save(tmp_path / "eight.npy", PIXELS)
+    with pytest.raises(InputError, match="drop --hu"):
+        load_image(tmp_path / "eight.npy", hounsfield=True)
+
+
+@pytest.mark.parametrize("values", [[-5, 3], [0, 70000]])
+def test_pictures_of_more_than_sixteen_bits_are_refused(tmp_path, values):
+    Image.fromarray(np.array([values, values], dtype=np.int32)).save(tmp_path / "deep.tif")
+    with pytest.raises(InputError, match="16 bits"):
+        load_image(tmp_path / "deep.tif")
+
+
+def test_a_damaged_archive_is_refused(tmp_path):
+    np.savez(tmp_path / "x.npz", images=PIXELS)
+    content = (tmp_path / "x.npz").read_bytes()
+    (tmp_path / "x.npz").write_bytes(content[:-60])
+    with pytest.raises(InputError, match="cannot be read"):
+        load_image(tmp_path / "x.npz")
 
 
 @pytest.mark.parametrize(
@@ -46,6 +64,8 @@ def test_hounsfield_units_become_relative_attenuation(tmp_path):
         (np.ones((3, 3), dtype=complex), None, "real numbers"),
         (np.full((3, 3), np.nan), None, "not finite"),
         (np.zeros((3, 3)), None, "zero everywhere"),
+        (np.zeros((0, 3)), None, "empty"),
+        (np.full((3, 3), 200, np.int16), None, "scale is not known"),
     ],
 )
 def test_what_is_not_an_image_is_refused(tmp_path, array, index, words):

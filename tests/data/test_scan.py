@@ -45,6 +45,7 @@ def test_any_other_shape_is_refused(shape):
         ({"sinogram": np.zeros((23, 5))}, "transpose"),
         ({"sinogram": np.zeros((5, 23), dtype=complex)}, "real numbers"),
         ({"sinogram": np.full((5, 23), "x")}, "real numbers"),
+        ({"sinogram": np.full((5, 23), 1e300)}, "not finite in float32"),
         ({"ground_truth": np.zeros((3, 3))}, "ground_truth has shape"),
         ({"ground_truth": np.full((13, 17), np.nan)}, "ground_truth"),
         ({"mask": np.zeros((17, 13), dtype=bool)}, "mask has shape"),

@@ -53,6 +53,25 @@ def test_noise_models_are_recorded():
     assert error.std() == pytest.approx(1, rel=0.1)
 
 
+def test_a_counting_detector_averages_intensities():
+    """Where a bin is half behind an edge, −log of the mean intensity is below the mean line integral."""
+    sharp = np.zeros((96, 96))
+    sharp[24:72, 31:59] = 1
+    geometry = replace(GEOMETRY, angles=[0.0])
+    counted, averaged = (
+        simulate(sharp, geometry, attenuation=0.2, noise=level)
+        for level in (NoiseLevel(photons=1e12), NoiseLevel())
+    )
+    difference = averaged.sinogram - counted.sinogram
+    assert difference.max() > 0.5
+    assert np.sum(np.abs(difference) > 0.01) == 2  # the two edges
+
+
+def test_other_proportions_are_refused():
+    with pytest.raises(ScanError, match="proportions"):
+        simulate(np.ones((20, 40)), GEOMETRY)
+
+
 def test_seeds_decide_everything():
     level = NoiseLevel(relative=0.05)
     first, again, other = (simulate("ellipses", GEOMETRY, noise=level, seed=s) for s in (4, 4, 5))

@@ -139,8 +139,9 @@ def test_inputs_that_do_not_fit_are_named():
     transform = ray_transform(geometries.FAN)
     with pytest.raises(InputError, match=r"\(\.\.\., 13, 17\), got \(17, 13\)"):
         transform(torch.zeros(17, 13))
-    with pytest.raises(InputError, match="int64"):
-        transform(torch.zeros(13, 17, dtype=torch.int64))
+    for dtype in (torch.int64, torch.float16, torch.bfloat16, torch.complex64):
+        with pytest.raises(InputError, match=str(dtype)):
+            transform(torch.zeros(13, 17, dtype=dtype))
     with pytest.raises(InputError, match="as_tensor"):
         transform(np.zeros((13, 17)))
 
