@@ -7,7 +7,12 @@ import sys
 
 from benchmarks.measure import Row
 
-BENCHMARKS = {"operators": "benchmarks.operators"}
+BENCHMARKS = {
+    "operators": "benchmarks.operators",
+    "dip-kmnist": "benchmarks.dip_kmnist",
+    "dip-ensemble": "benchmarks.dip_ensemble",
+    "dip-real": "benchmarks.dip_real",
+}
 
 
 def main() -> None:

@@ -9,16 +9,19 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from ct_dip.config import RunConfig, load_config
+    from ct_dip.config import DipConfig, RunConfig, load_config
     from ct_dip.data.result import Result, read_result, write_result
     from ct_dip.data.scan import Scan
     from ct_dip.data.scan_file import read_scan, write_scan
     from ct_dip.data.simulate import NoiseLevel, simulate
+    from ct_dip.dip.fit import DipFit, fit_dip, fit_many
     from ct_dip.geometry import FanBeam, ParallelBeam, Volume, scanner, view_angles
     from ct_dip.operators import ray_transform
     from ct_dip.pipeline import reconstruct
 
 _HOME = {
+    "DipConfig": "config",
+    "DipFit": "dip.fit",
     "FanBeam": "geometry",
     "NoiseLevel": "data.simulate",
     "ParallelBeam": "geometry",
@@ -26,6 +29,8 @@ _HOME = {
     "RunConfig": "config",
     "Scan": "data.scan",
     "Volume": "geometry",
+    "fit_dip": "dip.fit",
+    "fit_many": "dip.fit",
     "load_config": "config",
     "ray_transform": "operators",
     "read_result": "data.result",
@@ -39,6 +44,8 @@ _HOME = {
 }
 
 __all__ = [
+    "DipConfig",
+    "DipFit",
     "FanBeam",
     "NoiseLevel",
     "ParallelBeam",
@@ -47,6 +54,8 @@ __all__ = [
     "Scan",
     "Volume",
     "__version__",
+    "fit_dip",
+    "fit_many",
     "load_config",
     "ray_transform",
     "read_result",

@@ -13,8 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ct_dip.errors import InputError
 
-Method = Literal["fbp", "cgls", "tv"]
-METHODS: tuple[Method, ...] = ("fbp", "cgls", "tv")
+Method = Literal["fbp", "cgls", "tv", "dip"]
+METHODS: tuple[Method, ...] = ("fbp", "cgls", "tv", "dip")
 
 
 class _Section(BaseModel):
@@ -44,6 +44,27 @@ class TvConfig(_Section):
     max_iterations: int = Field(default=5000, ge=1)
 
 
+class DipConfig(_Section):
+    """Deep image prior. What is not given follows from the preset, and the preset from the image size."""
+
+    preset: Literal["auto", "small", "medium", "large"] = "auto"
+    channels: tuple[int, ...] | None = None  # of every scale, finest first
+    skip_channels: tuple[int, ...] | None = None  # of every scale but the coarsest, finest first
+    norm_groups: int | None = Field(default=None, ge=0)
+    output: Literal["sigmoid", "identity", "softplus"] | None = None
+    upsampling: Literal["bilinear", "nearest"] = "bilinear"
+    input: Literal["fbp", "noise"] = "fbp"
+    jitter: float = Field(default=0.0, ge=0, allow_inf_nan=False)  # of the input, at every step
+    data_term: Literal["gaussian", "poisson"] = "gaussian"
+    strength: float = Field(default=0.02, gt=0, allow_inf_nan=False)  # of TV, relative to the noise
+    learning_rate: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    stopping: Literal["auto", "discrepancy", "variance", "budget"] = "auto"
+    discrepancy: float = Field(default=1.0, gt=0, allow_inf_nan=False)  # misfit that begins the cool-down
+    warmup_steps: int = Field(default=50, ge=1)
+    cooldown_steps: int = Field(default=400, ge=1)
+    max_steps: int | None = Field(default=None, ge=1)
+
+
 class RunConfig(_Section):
     """Everything that decides what a run computes."""
 
@@ -56,6 +77,7 @@ class RunConfig(_Section):
     fbp: FbpConfig = FbpConfig()
     cgls: CglsConfig = CglsConfig()
     tv: TvConfig = TvConfig()
+    dip: DipConfig = DipConfig()
 
     def resolved(self) -> dict[str, Any]:
         """Plain values, without the sections of the methods that are not used."""

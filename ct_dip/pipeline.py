@@ -4,31 +4,70 @@ import math
 import platform
 import resource
 import sys
+from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ct_dip import memory
-from ct_dip.arrays import Floats
 from ct_dip.classical.cgls import cgls
 from ct_dip.classical.fbp import fbp
 from ct_dip.classical.tv import tv
 from ct_dip.config import RunConfig
-from ct_dip.data.noise import estimate_white_std
 from ct_dip.data.result import Result
 from ct_dip.data.scan import Scan
 from ct_dip.devices import pick_device
-from ct_dip.errors import CtDipError, ScanError
+from ct_dip.dip.fit import fit_bytes, fit_dip
+from ct_dip.dip.presets import resolve
+from ct_dip.errors import CtDipError
 from ct_dip.operators import ray_transform
 from ct_dip.operators.linear_map import LinearMap
 from ct_dip.progress import Progress
 from ct_dip.quality import psnr, ssim
 
 _WORKING_ARRAYS = 20  # images and sinograms in float32 that a classical method holds at once, at most
-Outcome = tuple[Tensor, dict[str, Any], dict[str, Any]]  # image, metrics, traces
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Job:
+    """What every method is given."""
+
+    scan: Scan
+    sinogram: Tensor  # on the device
+    config: RunConfig
+    progress: Progress
+    budget: int  # bytes
+    run_folder: Path | None
+
+    def transform(self) -> LinearMap:
+        """The scan's ray transform."""
+        with self.progress.stage("ray transform"):
+            return ray_transform(
+                self.scan.geometry,
+                self.config.backend,
+                kernel=self.config.kernel,
+                memory_budget=self.budget,
+                device=self.sinogram.device,
+            )
+
+    def variance(self) -> tuple[Tensor, dict[str, Any]]:
+        """Variance of the measurements, and how it was found."""
+        variance, stated = self.scan.variance_or_estimate()
+        if stated:
+            return torch.as_tensor(variance), {"noise_estimated": False}
+        std = math.sqrt(variance.flat[0])
+        self.progress.note(f"the scan states no noise; estimated a standard deviation of {std:.3g}")
+        return torch.as_tensor(variance), {"noise_estimated": True, "noise_std": std}
+
+
+class _Outcome(NamedTuple):
+    image: Tensor  # 1/mm
+    metrics: dict[str, Any]
+    traces: dict[str, Any]
 
 
 def reconstruct(
@@ -37,6 +76,7 @@ def reconstruct(
     *,
     progress: Progress | None = None,
     memory_budget: int | str | None = None,
+    run_folder: str | Path | None = None,
 ) -> Result:
     """Reconstruct a scan with the method that the configuration names.
 
@@ -46,21 +86,27 @@ def reconstruct(
         config: what to compute; see `ct_dip.config.load_config`.
         progress: told about every stage.
         memory_budget: bytes or text such as ``"4G"``; see `ct_dip.memory.memory_budget`.
+        run_folder: where a long method keeps its checkpoints, and goes on from them.
     """
     config, progress = config or RunConfig(), progress or Progress()
     budget = memory.memory_budget(memory_budget)
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     memory.require(
-        _WORKING_ARRAYS * 4 * int(np.prod(scan.geometry.domain_shape) + np.prod(scan.geometry.range_shape)),
+        _needed_bytes(scan, config),
         budget,
         what=f"method {config.method}",
         advice="use a smaller image or fewer views",
     )
-    device = pick_device(config.device)
-    sinogram = torch.as_tensor(np.array(scan.sinogram), device=device)
-    run = {"fbp": _fbp, "cgls": _cgls, "tv": _tv}[config.method]
-    image, metrics, traces = run(scan, sinogram, config, progress, budget)
+    job = _Job(
+        scan=scan,
+        sinogram=torch.as_tensor(np.array(scan.sinogram), device=pick_device(config.device)),
+        config=config,
+        progress=progress,
+        budget=budget,
+        run_folder=None if run_folder is None else Path(run_folder),
+    )
+    image, metrics, traces = {"fbp": _fbp, "cgls": _cgls, "tv": _tv, "dip": _dip}[config.method](job)
     mean = image.cpu().numpy().astype(np.float32)
     if not np.isfinite(mean).all():
         raise CtDipError(f"method {config.method} gave an image that is not finite; check its settings")
@@ -77,7 +123,7 @@ def reconstruct(
         mean=mean,
         pixel_size=scan.geometry.volume.pixel_size,
         scan_digest=scan.digest,
-        settings=config.resolved() | {"threads": torch.get_num_threads()},
+        settings=_settings(config, scan.geometry.domain_shape),
         metrics=metrics,
         seconds=progress.seconds,
         versions=versions(),
@@ -85,86 +131,83 @@ def reconstruct(
     )
 
 
-def _fbp(scan: Scan, sinogram: Tensor, config: RunConfig, progress: Progress, budget: int) -> Outcome:
-    settings = config.fbp
-    with progress.stage("filtered back-projection"):
-        image = fbp(sinogram, scan.geometry, filter=settings.filter, cutoff=settings.cutoff)
-    return image, {}, {}
+def _fbp(job: _Job) -> _Outcome:
+    settings = job.config.fbp
+    with job.progress.stage("filtered back-projection"):
+        image = fbp(job.sinogram, job.scan.geometry, filter=settings.filter, cutoff=settings.cutoff)
+    return _Outcome(image, {}, {})
 
 
-def _cgls(scan: Scan, sinogram: Tensor, config: RunConfig, progress: Progress, budget: int) -> Outcome:
-    settings = config.cgls
-    transform = _transform(scan, config, progress, budget)
-    variance, metrics = _variance(scan, progress)
-    with progress.stage("CGLS", settings.max_iterations) as stage:
+def _cgls(job: _Job) -> _Outcome:
+    settings, sinogram = job.config.cgls, job.sinogram
+    transform = job.transform()
+    variance, metrics = job.variance()
+    with job.progress.stage("CGLS", settings.max_iterations) as stage:
         found = cgls(
             transform,
             sinogram,
-            weights=1 / variance.to(sinogram),
+            weights=(1 / variance).to(sinogram),
             discrepancy=float(np.sqrt(sinogram.numel())),
             tolerance=settings.tolerance,
             max_iterations=settings.max_iterations,
             report=lambda step, residual: stage.update(step, residual=residual),
         )
     metrics |= {"iterations": len(found.residuals) - 1, "stopped_by": found.reason}
-    return found.image, metrics, {"residual": found.residuals}
+    return _Outcome(found.image, metrics, {"residual": found.residuals})
 
 
-def _tv(scan: Scan, sinogram: Tensor, config: RunConfig, progress: Progress, budget: int) -> Outcome:
-    settings = config.tv
-    transform = _transform(scan, config, progress, budget)
-    variance, metrics = _variance(scan, progress)
-    with progress.stage("total variation", settings.max_iterations) as stage:
+def _tv(job: _Job) -> _Outcome:
+    settings = job.config.tv
+    transform = job.transform()
+    variance, metrics = job.variance()
+    with job.progress.stage("total variation", settings.max_iterations) as stage:
         found = tv(
             transform,
-            sinogram,
+            job.sinogram,
             variance=variance,
             strength=settings.strength,
             isotropic=settings.isotropic,
             tolerance=settings.tolerance,
             max_iterations=settings.max_iterations,
-            seed=config.seed,
+            seed=job.config.seed,
             report=lambda step, objective, gap: stage.update(step, objective=objective, gap=gap),
         )
     if not found.converged:
-        progress.note(
+        job.progress.note(
             f"total variation stopped after {found.iterations} iterations at a relative duality gap of "
             f"{found.gap:.2g}, above tv.tolerance {settings.tolerance:g}; raise tv.max_iterations"
         )
     metrics |= {"iterations": found.iterations, "duality_gap": found.gap, "converged": found.converged}
-    return found.image, metrics, {"duality_gap": found.gaps}
+    return _Outcome(found.image, metrics, {"duality_gap": found.gaps})
 
 
-def _transform(scan: Scan, config: RunConfig, progress: Progress, budget: int) -> LinearMap:
-    with progress.stage("ray transform"):
-        return ray_transform(
-            scan.geometry,
-            config.backend,
-            kernel=config.kernel,
-            memory_budget=budget,
-            device=pick_device(config.device),
-        )
+def _dip(job: _Job) -> _Outcome:
+    _, metrics = job.variance()
+    fit = fit_dip(
+        job.scan,
+        job.config.dip,
+        seed=job.config.seed,
+        transform=job.transform(),
+        progress=job.progress,
+        run_folder=job.run_folder,
+        device=job.sinogram.device,
+    )
+    metrics |= {"steps": fit.steps, "misfit": fit.misfit, "loss": fit.loss, "stopped_by": fit.stopped_by}
+    return _Outcome(torch.as_tensor(fit.image), metrics, fit.traces)
 
 
-def _variance(scan: Scan, progress: Progress) -> tuple[Tensor, dict[str, Any]]:
-    """Variance of the measurements and how it was found: by the scan's model, or estimated."""
-    variance: Floats | None = scan.variance
-    if variance is not None:
-        resolution = 1e-6 * float(np.abs(scan.sinogram).max())
-        if math.sqrt(variance.min()) < resolution:
-            raise ScanError(
-                f"the scan states a noise of {math.sqrt(variance.min()):.2g}, below {resolution:.2g}, the "
-                "resolution of its float32 sinogram; state a realistic one, or none"
-            )
-        return torch.as_tensor(variance), {"noise_estimated": False}
-    std = estimate_white_std(scan.sinogram)
-    if std == 0:
-        raise ScanError(
-            "the scan states no noise, and none can be estimated from its sinogram; "
-            "add noise to the scan, or use method fbp"
-        )
-    progress.note(f"the scan states no noise; estimated a standard deviation of {std:.3g}")
-    return torch.full(scan.sinogram.shape, std**2), {"noise_estimated": True, "noise_std": std}
+def _settings(config: RunConfig, shape: tuple[int, int]) -> dict[str, Any]:
+    """The configuration with every open choice made: it runs again to the same result."""
+    settings = config.resolved() | {"threads": torch.get_num_threads()}
+    if config.method == "dip":
+        settings["dip"] = resolve(config.dip, shape).model_dump(mode="json")
+    return settings
+
+
+def _needed_bytes(scan: Scan, config: RunConfig) -> int:
+    shape = scan.geometry.domain_shape
+    arrays = 4 * _WORKING_ARRAYS * (math.prod(shape) + math.prod(scan.geometry.range_shape))
+    return arrays + (fit_bytes(config.dip, shape) if config.method == "dip" else 0)
 
 
 def versions() -> dict[str, str]:

@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ct_dip.config import METHODS, load_config
+from ct_dip.config import RunConfig, load_config
 from ct_dip.data.noise import WhiteNoise
 from ct_dip.data.simulate import NoiseLevel, simulate
 from ct_dip.errors import ScanError
@@ -12,6 +12,7 @@ from ct_dip.pipeline import reconstruct
 from ct_dip.progress import Progress
 from ct_dip.quality import psnr
 
+CLASSICAL = ("fbp", "cgls", "tv")
 FAN = scanner(Volume(shape=(48, 48)), views=40, source_origin=120.0, origin_detector=60.0)
 
 
@@ -30,7 +31,7 @@ class Notes(Progress):
 
 
 def test_every_method_finds_the_object(scan):
-    quality = {m: reconstruct(scan, load_config(method=m)).metrics["psnr"] for m in METHODS}
+    quality = {m: reconstruct(scan, load_config(method=m)).metrics["psnr"] for m in CLASSICAL}
     assert quality["fbp"] > 22
     assert quality["cgls"] > 22
     assert quality["tv"] > max(quality["fbp"], quality["cgls"]) + 2
@@ -51,7 +52,7 @@ def test_results_say_what_was_done(scan):
 
 def test_the_truth_is_never_used(scan):
     blind = replace(scan, ground_truth=None)
-    for method in METHODS:
+    for method in CLASSICAL:
         seen, unseen = (reconstruct(s, load_config(method=method)) for s in (scan, blind))
         assert np.array_equal(seen.mean, unseen.mean)
         assert "psnr" not in unseen.metrics
@@ -72,7 +73,7 @@ def test_noise_below_the_resolution_of_the_data_is_refused(scan, method):
 
 
 @pytest.mark.parametrize("shape", [(1, 9), (2, 2), (9, 1)])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", CLASSICAL)
 def test_the_thinnest_images_work(shape, method):
     geometry = scanner(Volume(shape=shape), views=7)
     scan = simulate(np.ones(shape), geometry, noise=NoiseLevel(relative=0.05))
@@ -122,3 +123,18 @@ def test_a_solver_that_did_not_converge_says_so(scan):
     assert result.metrics["converged"] is False
     assert result.metrics["duality_gap"] > 1e-3
     assert "tv.max_iterations" in progress.notes[-1]
+
+
+def test_the_deep_image_prior_is_a_method_like_the_others(scan, tmp_path):
+    settings = ["dip.channels=[8,8]", "dip.max_steps=60", "dip.cooldown_steps=20"]
+    config = load_config(method="dip", settings=settings, seed=3)
+    result = reconstruct(scan, config, run_folder=tmp_path)
+    assert result.metrics["steps"] == 60
+    assert result.metrics["misfit"] == pytest.approx(result.traces["misfit"][-1], rel=0.2)
+    assert len(result.traces["psnr"]) == 60
+    # What was left to the preset is in the result, and runs again to the same bits.
+    settings = result.settings["dip"]
+    assert settings["skip_channels"] == [4]
+    assert settings["learning_rate"] > 0
+    again = reconstruct(scan, RunConfig.model_validate(result.settings))
+    assert np.array_equal(again.mean, result.mean)

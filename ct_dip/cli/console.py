@@ -8,7 +8,14 @@ from typing import Any
 
 from rich.console import Console
 from rich.logging import RichHandler
-from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.progress import Progress as Bars
 from rich.table import Table
 from rich.text import Text
@@ -77,7 +84,7 @@ class ConsoleProgress(Progress):
             return
         columns = [SpinnerColumn(), TextColumn("{task.description}")]
         if total is not None:
-            columns += [BarColumn(bar_width=24), MofNCompleteColumn()]
+            columns += [BarColumn(bar_width=24), MofNCompleteColumn(), TimeRemainingColumn()]
         bars = Bars(*columns, TimeElapsedColumn(), TextColumn("{task.fields[found]}"), console=console)
         with bars:
             task = bars.add_task(name, total=total, found="")

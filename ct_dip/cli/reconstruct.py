@@ -1,5 +1,6 @@
 """``ct-dip reconstruct``: a result file and a picture from a scan file."""
 
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 def reconstruct(
     scan: Annotated[Path, typer.Argument(help="Scan file.")],
     out: Annotated[Path, typer.Option(help="Result file to write (.h5); a PNG goes beside it.")],
-    method: Annotated[str | None, typer.Option(help="fbp, cgls or tv (the default).")] = None,
+    method: Annotated[str | None, typer.Option(help="fbp, cgls, tv (the default) or dip.")] = None,
     config: Annotated[Path | None, typer.Option(help="YAML file with settings.")] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="One setting, as tv.strength=0.5; repeatable.")
@@ -31,6 +32,12 @@ def reconstruct(
         typer.Option(help="Threads of torch. Default: all; use 1 when jobs share cores.", min=1),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Of every random choice.", min=0)] = None,
+    run_folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--run", help="Folder for checkpoints of a long fit. Default: beside the result, while it runs."
+        ),
+    ] = None,
     budget_memory: Annotated[
         str | None, typer.Option(help="Memory that the job may take, as 4G. Default: half of the free.")
     ] = None,
@@ -64,7 +71,8 @@ def reconstruct(
         if path.exists() and path.samefile(scan):
             raise InputError(f"--out {out} is the scan itself; choose another name")
     progress = ConsoleProgress(verbose=verbose)
-    result = run(loaded, settings, progress=progress, memory_budget=budget_memory)
+    folder = run_folder or out.with_suffix(".run")
+    result = run(loaded, settings, progress=progress, memory_budget=budget_memory, run_folder=folder)
     panel = reconstruction_panel(
         {result.method.upper(): result.mean},
         pixel_size=result.pixel_size,
@@ -73,6 +81,8 @@ def reconstruct(
     )
     write_result(out, result)
     save_png(panel, picture)
+    if run_folder is None:
+        shutil.rmtree(folder, ignore_errors=True)
     message(f"{out}: {outcome(result)}; picture {picture}")
 
 

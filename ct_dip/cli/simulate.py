@@ -1,8 +1,9 @@
 """``ct-dip simulate``: a scan file from a phantom or an image."""
 
 import math
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -11,6 +12,16 @@ from ct_dip.cli.console import message
 from ct_dip.cli.options import Seed, Verbose, check_result_name, parse_angle
 from ct_dip.errors import InputError
 
+
+def _option(panel: str, help: str, *names: str) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel=panel)
+
+
+# Options under the headings of the help page.
+_object = partial(_option, "Object")
+_scanner = partial(_option, "Scanner")
+_noise = partial(_option, "Noise and simulation")
+
 DEFAULT_SIZE = 128
 DEFAULT_NOISE = 0.05
 
@@ -18,53 +29,59 @@ DEFAULT_NOISE = 0.05
 def simulate(
     out: Annotated[Path, typer.Option(help="Scan file to write (.h5).")],
     phantom: Annotated[
-        str | None, typer.Option(help="shepp-logan, rectangles, ellipses or walnut (the default).")
+        str | None,
+        _object("shepp-logan, rectangles, ellipses or walnut (the default)."),
     ] = None,
-    images: Annotated[Path | None, typer.Option(help="PNG, NPY or NPZ file to scan instead.")] = None,
-    index: Annotated[int | None, typer.Option(help="Which image of a stack.")] = None,
-    hu: Annotated[bool, typer.Option("--hu", help="The image is in Hounsfield units.")] = False,
+    images: Annotated[Path | None, _object("PNG, NPY or NPZ file to scan instead.")] = None,
+    index: Annotated[int | None, _object("Which image of a stack.")] = None,
+    hu: Annotated[bool, _object("The image is in Hounsfield units.", "--hu")] = False,
     size: Annotated[
         int | None,
-        typer.Option(help="Pixels of the longer side. Default: the image's own, or 128."),
+        _object("Pixels of the longer side. Default: the image's own, or 128."),
     ] = None,
-    pixel_size: Annotated[float, typer.Option(help="Edge of a pixel, mm.")] = 1.0,
-    views: Annotated[int, typer.Option(help="Number of views.")] = 60,
+    pixel_size: Annotated[float, _object("Edge of a pixel, mm.")] = 1.0,
+    views: Annotated[int, _scanner("Number of views.")] = 60,
     arc: Annotated[
         str | None,
-        typer.Option(help="Angle that the views cover: 180, 90deg, 3.14rad. Default: 180, fan 360."),
+        _scanner("Angle that the views cover: 180, 90deg, 3.14rad. Default: 180, fan 360."),
     ] = None,
     detectors: Annotated[
-        int | None, typer.Option(help="Number of bins. Default: enough to see every pixel.")
+        int | None,
+        _scanner("Number of bins. Default: enough to see every pixel."),
     ] = None,
     detector_pitch: Annotated[
-        float | None, typer.Option(help="Distance of bins, mm. Default: one pixel at the axis.")
+        float | None,
+        _scanner("Distance of bins, mm. Default: one pixel at the axis."),
     ] = None,
-    detector_offset: Annotated[float, typer.Option(help="Shift of the detector, mm.")] = 0.0,
+    detector_offset: Annotated[float, _scanner("Shift of the detector, mm.")] = 0.0,
     source_origin: Annotated[
-        float | None, typer.Option(help="Fan beam: distance from the source to the axis, mm.")
+        float | None,
+        _scanner("Fan beam: distance from the source to the axis, mm."),
     ] = None,
     origin_detector: Annotated[
-        float | None, typer.Option(help="Fan beam: distance from the axis to the detector, mm.")
+        float | None,
+        _scanner("Fan beam: distance from the axis to the detector, mm."),
     ] = None,
     noise: Annotated[
         float | None,
-        typer.Option(help="White noise relative to the mean line integral; 0 for none. Default: 0.05."),
+        _noise("White noise relative to the mean line integral; 0 for none. Default: 0.05."),
     ] = None,
-    noise_std: Annotated[float | None, typer.Option(help="White noise, absolute standard deviation.")] = None,
+    noise_std: Annotated[float | None, _noise("White noise, absolute standard deviation.")] = None,
     photons: Annotated[
-        float | None, typer.Option(help="Photon counting with this many per bin in air.")
+        float | None,
+        _noise("Photon counting with this many per bin in air."),
     ] = None,
     attenuation: Annotated[
         float | None,
-        typer.Option(help="1/mm of image value 1. Default: 0.02 (water); 1 for an image file."),
+        _object("1/mm of image value 1. Default: 0.02 (water); 1 for an image file."),
     ] = None,
     same_grid: Annotated[
         bool,
-        typer.Option("--same-grid", help="Project on the reconstruction's own grid (inverse crime)."),
+        _noise("Project on the reconstruction's own grid (inverse crime).", "--same-grid"),
     ] = False,
     allow_truncation: Annotated[
         bool,
-        typer.Option("--allow-truncation", help="Accept an object wider than the field of view."),
+        _noise("Accept an object wider than the field of view.", "--allow-truncation"),
     ] = False,
     seed: Seed = 0,
     verbose: Verbose = False,

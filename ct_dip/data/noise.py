@@ -66,7 +66,7 @@ class PhotonNoise:
 
     def bin_sinogram(self, sinogram: Floats, factor: int) -> Floats:
         """Line integral of the added counts of ``factor`` neighbouring bins."""
-        return -np.log(np.exp(-_group(sinogram, factor)).mean(axis=-1))
+        return mean_intensity(_group(sinogram, factor))
 
 
 NoiseModel = WhiteNoise | PhotonNoise
@@ -108,6 +108,12 @@ def add_photon_noise(
     counts = rng.poisson(expected).astype(np.float64)
     counts[counts == 0] = ZERO_COUNT
     return -np.log(counts / photons), noise
+
+
+def mean_intensity(line_integrals: Floats) -> Floats:
+    """Line integral of the mean intensity over the last axis, ``−log mean exp(−p)``, without underflow."""
+    least = line_integrals.min(axis=-1, keepdims=True)
+    return np.asarray(least[..., 0] - np.log(np.exp(least - line_integrals).mean(axis=-1)))
 
 
 def estimate_white_std(sinogram: Floats) -> float:

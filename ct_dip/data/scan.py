@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ct_dip.arrays import Bools, Floats
-from ct_dip.data.noise import NoiseModel
+from ct_dip.data.noise import NoiseModel, estimate_white_std
 from ct_dip.errors import ScanError
 from ct_dip.geometry import FanBeam, Geometry, ParallelBeam, ViewIndex
 
@@ -77,6 +77,30 @@ class Scan:
     def variance(self) -> Floats | None:
         """Variance of every line integral by the noise model, (views, detectors)."""
         return None if self.noise is None else self.noise.variance(self.sinogram)
+
+    def variance_or_estimate(self) -> tuple[Floats, bool]:
+        """Variance of every line integral, and whether the scan states it or it had to be estimated.
+
+        Raises:
+            ScanError: the stated noise is below the resolution of the data, or none is stated and none can
+                be found in the sinogram.
+        """
+        if self.noise is None:
+            std = estimate_white_std(self.sinogram)
+            if std == 0:
+                raise ScanError(
+                    "the scan states no noise, and none can be estimated from its sinogram; "
+                    "add noise to the scan, or use method fbp"
+                )
+            return np.full(self.sinogram.shape, std**2), False
+        variance = self.noise.variance(self.sinogram)
+        least, resolution = math.sqrt(variance.min()), 1e-6 * float(np.abs(self.sinogram).max())
+        if least < resolution:
+            raise ScanError(
+                f"the scan states a noise of {least:.2g}, below {resolution:.2g}, the resolution of its "
+                "float32 sinogram; state a realistic one, or none"
+            )
+        return variance, True
 
     def select_views(self, index: ViewIndex) -> "Scan":
         """The same scan with some of its views."""

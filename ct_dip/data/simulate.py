@@ -7,7 +7,7 @@ import torch
 
 from ct_dip import memory
 from ct_dip.arrays import Floats
-from ct_dip.data.noise import NoiseModel, add_photon_noise, add_white_noise
+from ct_dip.data.noise import NoiseModel, add_photon_noise, add_white_noise, mean_intensity
 from ct_dip.data.phantoms import phantom
 from ct_dip.data.scan import Scan
 from ct_dip.errors import ScanError
@@ -87,10 +87,7 @@ def simulate(
     transform = ray_transform(fine, "astra")
     rays = transform(torch.as_tensor(object_ * attenuation, dtype=torch.float32)).double().numpy()
     rays = rays.reshape(*geometry.range_shape, factor)
-    if noise.photons is None:
-        ideal = rays.mean(axis=-1)
-    else:
-        ideal = -np.log(np.exp(-rays).mean(axis=-1))
+    ideal = rays.mean(axis=-1) if noise.photons is None else mean_intensity(rays)
     sinogram, model = _add_noise(ideal, noise, np.random.default_rng([seed, 1]))
     return Scan(
         sinogram=sinogram.astype(np.float32),

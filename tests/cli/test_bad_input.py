@@ -242,6 +242,7 @@ def test_an_interrupt_is_130(folder, capsys, monkeypatch):
     )
 )
 @example(options=[("--seed", "1e9")])
+@example(options=[("--photons", "5"), ("--attenuation", "1e9")])
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_words_end_in_a_file_or_a_line(folder, capsys, options):
     """0 with a scan, or 2 with one line and no file; never a traceback."""

@@ -1,0 +1,109 @@
+"""What a fit minimises: misfit to the sinogram plus total variation.
+
+``L(w) = misfit(A x) + (2 λ / d_y) TV(x)``, with ``x = scale · f(w)``. The misfit is a mean over the d_y
+measurements whose expected value at the truth is 1.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ct_dip.data.noise import PhotonNoise
+from ct_dip.data.scan import Scan
+from ct_dip.errors import ScanError
+from ct_dip.operators.differences import total_variation
+from ct_dip.operators.linear_map import LinearMap
+from ct_dip.operators.norm import rms_column_norm
+
+DataTerm = Literal["gaussian", "poisson"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Targets:
+    """The data of N scans of one geometry, as tensors."""
+
+    sinogram: Tensor  # (N, views, detectors)
+    precision: Tensor  # (N, views, detectors): 1/σ² (gaussian) or counts (poisson)
+    photons: Tensor  # (N,): per bin in air (poisson), else 1
+    penalty: Tensor  # (N,): (2 λ / d_y) · scale, so that it multiplies TV of the O(1) image
+    scale: Tensor  # (N,): 1/mm per unit of the network's output
+
+
+def make_targets(
+    scans: Sequence[Scan],
+    variances: Sequence[np.ndarray],
+    scales: Sequence[float],
+    transform: LinearMap,
+    *,
+    strength: float,
+    data_term: DataTerm,
+    device: torch.device,
+) -> Targets:
+    """Tensors for `objective`.
+
+    Args:
+        strength: of TV relative to the noise, as in `ct_dip.classical.tv.tv`: λ is ``strength`` times
+            the rms column norm of A/σ. A pure number: it changes neither with the image size, nor the
+            number of views, nor the units of length or attenuation.
+    """
+    sinograms, precisions, photons, penalties = [], [], [], []
+    for scan, variance, scale in zip(scans, variances, scales, strict=True):
+        y = torch.as_tensor(scan.sinogram.copy(), device=device)
+        inverse = torch.as_tensor(1 / variance, dtype=torch.float32, device=device)
+        penalty = strength * rms_column_norm(transform, inverse.sqrt())
+        penalties.append(2 / y.numel() * penalty * scale)
+        sinograms.append(y)
+        if data_term == "gaussian":
+            precisions.append(inverse)
+            photons.append(1.0)
+            continue
+        if not isinstance(scan.noise, PhotonNoise):
+            raise ScanError(
+                "data term 'poisson' needs a scan with photon counts; this one's noise is "
+                f"{scan.noise.kind if scan.noise else 'not known'}: use dip.data_term=gaussian"
+            )
+        counts = torch.as_tensor(scan.noise.counts(scan.sinogram), dtype=torch.float32, device=device)
+        precisions.append(torch.where(counts < 0.5, 0.0, counts))  # bins that saw no photon
+        photons.append(scan.noise.photons)
+    return Targets(
+        sinogram=torch.stack(sinograms),
+        precision=torch.stack(precisions),
+        photons=torch.tensor(photons, device=device),
+        penalty=torch.tensor(penalties, device=device),
+        scale=torch.tensor(scales, dtype=torch.float32, device=device),
+    )
+
+
+def misfit(projected: Tensor, sinogram: Tensor, precision: Tensor, photons: Tensor, kind: DataTerm) -> Tensor:
+    """Mean over measurements of a squared standardised residual, or of the Poisson deviance.
+
+    Gaussian: ``(p − y)²/σ²``. Poisson, for counts N and ``n = photons · exp(−p)``:
+    ``2 (n − N + N log(N/n))``, which is ``2n`` where N = 0. Both have mean 1 under their noise model.
+    """
+    if kind == "gaussian":
+        return ((projected - sinogram) ** 2 * precision).mean()
+    expected = photons * torch.exp(-projected)
+    return 2 * (expected - precision + precision * (projected - sinogram)).mean()
+
+
+def objective(
+    transform: LinearMap, kind: DataTerm
+) -> Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """A function of (O(1) image, and one row of every field of `Targets`) → (L, misfit)."""
+
+    def value(
+        image: Tensor,
+        sinogram: Tensor,
+        precision: Tensor,
+        photons: Tensor,
+        penalty: Tensor,
+        scale: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        fit = misfit(transform(scale * image), sinogram, precision, photons, kind)
+        return fit + penalty * total_variation(image), fit
+
+    return value

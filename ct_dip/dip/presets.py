@@ -1,0 +1,92 @@
+"""Networks for small, medium and large images."""
+
+from dataclasses import dataclass
+
+from ct_dip.config import DipConfig
+from ct_dip.dip.unet import Output, UNetShape
+from ct_dip.errors import InputError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preset:
+    """What a size of image needs."""
+
+    channels: tuple[int, ...]
+    skip_channels: tuple[int, ...]
+    norm_groups: int
+    output: Output
+    learning_rate: float
+    max_steps: int
+
+
+# The sizes of the papers: KMNIST (28²), images of 128² to 256², the walnut (501²).
+PRESETS = {
+    "small": Preset(
+        channels=(32,) * 3,
+        skip_channels=(4,) * 2,
+        norm_groups=0,
+        output="sigmoid",
+        learning_rate=3e-3,
+        max_steps=2000,
+    ),
+    "medium": Preset(
+        channels=(32,) * 4,
+        skip_channels=(4,) * 3,
+        norm_groups=0,
+        output="sigmoid",
+        learning_rate=3e-3,
+        max_steps=1500,
+    ),
+    "large": Preset(
+        channels=(128,) * 6,
+        skip_channels=(4,) * 5,
+        norm_groups=32,
+        output="sigmoid",
+        learning_rate=3e-3,
+        max_steps=3000,
+    ),
+}
+
+
+def resolve(config: DipConfig, shape: tuple[int, int]) -> DipConfig:
+    """The configuration with every open choice made, for images of a shape.
+
+    ``auto`` is small below 64 pixels, large from 400 on, by the shorter side.
+
+    Raises:
+        InputError: the network does not fit the image, or its parts do not fit each other.
+    """
+    name = config.preset
+    if name == "auto":
+        name = "small" if min(shape) < 64 else "medium" if min(shape) < 400 else "large"
+    preset = PRESETS[name]
+    channels = config.channels or preset.channels
+    skips = config.skip_channels
+    if skips is None:
+        skips = (preset.skip_channels[0],) * (len(channels) - 1)
+    resolved = config.model_copy(
+        update={
+            "preset": name,
+            "channels": channels,
+            "skip_channels": skips,
+            "norm_groups": preset.norm_groups if config.norm_groups is None else config.norm_groups,
+            "output": config.output or preset.output,
+            "learning_rate": config.learning_rate or preset.learning_rate,
+            "max_steps": config.max_steps or preset.max_steps,
+        }
+    )
+    unet_shape(resolved).check_image(shape)
+    return resolved
+
+
+def unet_shape(config: DipConfig) -> UNetShape:
+    """The network of a resolved configuration."""
+    if config.channels is None or config.skip_channels is None or config.output is None:
+        raise InputError("the configuration is not resolved; call ct_dip.dip.presets.resolve")
+    return UNetShape(
+        channels=config.channels,
+        skip_channels=config.skip_channels,
+        norm_groups=config.norm_groups or 0,
+        output=config.output,
+        upsampling=config.upsampling,
+    )

@@ -1,0 +1,37 @@
+"""Learning rates: warm up, stay, and cool down when the stopping rule says so.
+
+The length of the plateau is not fixed beforehand, as in a one-cycle schedule, but found: each network of
+an ensemble begins its cool-down when the stopping rule fires for it, and is done when it ends.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """Steps and peak rate of a fit."""
+
+    peak: float
+    warmup: int
+    cooldown: int
+    budget: int  # steps in all, at most
+
+    def rates(self, step: int, cooling_since: Tensor) -> Tensor:
+        """(N,) rates at ``step``; ``cooling_since`` is the step of each network's rule, or −1."""
+        warm = 0.5 * (1 - math.cos(math.pi * min(1.0, (step + 1) / self.warmup)))
+        into = ((step - cooling_since) / self.cooldown).clamp(0, 1)
+        cool = 0.5 * (1 + torch.cos(math.pi * into))
+        return self.peak * warm * torch.where(cooling_since >= 0, cool, 1.0)
+
+    def done(self, step: int, cooling_since: Tensor) -> Tensor:
+        """(N,) bool: cooled down."""
+        return (cooling_since >= 0) & (step - cooling_since >= self.cooldown)
+
+    @property
+    def latest_cooldown(self) -> int:
+        """The step at which the budget itself begins the cool-down."""
+        return max(0, self.budget - self.cooldown)
