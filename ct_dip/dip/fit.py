@@ -212,7 +212,7 @@ class _Ensemble:
             total, fit = value(image, *target)
             return total, (fit, image)
 
-        self.evaluate = grad_and_value(loss, has_aux=True)
+        self.loss = loss
 
     def _make_rule(self) -> StoppingRule:
         config, members = self.config, len(self.scans)
@@ -269,12 +269,15 @@ class _Ensemble:
         return figures
 
     def _evaluate_all(self, z: Tensor) -> tuple[Tensor, tuple[Tensor, tuple[Tensor, Tensor]]]:
+        """Gradients (N, P), losses (N,), misfits (N,) and O(1) images (N, rows, columns)."""
         target = tuple(vars(self.targets).values())
         if len(self.scans) > 1:
-            return vmap(self.evaluate)(self.adam.weights, z, *target)
-        # One network pays no overhead for being an ensemble.
-        gradient, (loss, (misfit, image)) = self.evaluate(self.adam.weights[0], z[0], *(t[0] for t in target))
-        return gradient[None], (loss[None], (misfit[None], image[None]))
+            return vmap(grad_and_value(self.loss, has_aux=True))(self.adam.weights, z, *target)
+        # One network does not pay for being an ensemble: plain autograd is a third faster.
+        flat = self.adam.weights[0].clone().requires_grad_()
+        loss, (misfit, image) = self.loss(flat, z[0], *(t[0] for t in target))
+        (gradient,) = torch.autograd.grad(loss, flat)
+        return gradient[None], (loss.detach()[None], (misfit.detach()[None], image.detach()[None]))
 
     def _record(self, loss: Tensor, misfit: Tensor, images: Tensor) -> None:
         self.traces["loss"].append(loss.detach().cpu())
@@ -330,23 +333,23 @@ class _Ensemble:
 
     def fits(self) -> list[DipFit]:
         """The finished networks."""
-        self.adam.weights.copy_(self.kept)
-        with torch.no_grad():
-            _, (loss, (misfit, images)) = self._evaluate_all(self.inputs)
         results = []
         for i, scale in enumerate(self.scales):
+            with torch.no_grad():
+                target = (t[i] for t in vars(self.targets).values())
+                loss, (misfit, image) = self.loss(self.kept[i], self.inputs[i], *target)
             end = int(self.stopped_at[i])
             traces = {name: torch.stack(v)[:end, i].numpy() for name, v in self.traces.items() if v}
             results.append(
                 DipFit(
-                    image=(scale * images[i]).detach().cpu().numpy(),
+                    image=(scale * image).cpu().numpy(),
                     shape=self.shape,
                     weights={name: w.clone().cpu() for name, w in self._unflatten(self.kept[i]).items()},
                     network_input=self.inputs[i][None, None].cpu(),
                     scale=scale,
                     steps=end,
-                    misfit=float(misfit[i]),
-                    loss=float(loss[i]),
+                    misfit=float(misfit),
+                    loss=float(loss),
                     stopped_by=self.rule.name if self.by_rule[i] else "budget",
                     traces=traces,
                 )
