@@ -32,7 +32,9 @@ from ct_dip.quality import psnr
 CHECKPOINT = "dip.npz"
 _CHECKPOINT_SECONDS = 5.0
 _SNAPSHOT_STEPS = 100
-_EXPLOSION = 100.0  # times the least loss so far, after the warm-up
+# After the warm-up, a loss this many times the first one means that the network is lost: it may have
+# exploded, or collapsed to a constant image, from which no gradient leads back.
+_LOST = 2.0
 
 
 class FitDivergedError(CtDipError):
@@ -202,7 +204,6 @@ class _Ensemble:
         self.done = torch.zeros(members, dtype=torch.bool)
         self.kept = self.adam.weights.clone()
         self.stopped_at = torch.zeros(members, dtype=torch.long)
-        self.least = torch.full((members,), torch.inf)
         self.traces: dict[str, list[Tensor]] = {"loss": [], "misfit": [], "psnr": []}
         self.snapshot = _copy(self.state())
         value = objective(transform, config.data_term)
@@ -295,10 +296,9 @@ class _Ensemble:
         """Roll back to the last snapshot, once per network, with a tenth of the step size."""
         loss = loss.detach().cpu()
         warm = self.adam.steps > self.config.warmup_steps
-        bad = ~torch.isfinite(loss) | (warm & (loss > _EXPLOSION * self.least))
+        bad = ~torch.isfinite(loss) | (warm & (loss > _LOST * self.traces["loss"][0]))
         bad &= ~self.done
         if not bad.any():
-            self.least = torch.minimum(self.least, loss)
             return False
         if (self.rate_factor[bad] < 1).any():
             raise FitDivergedError(
@@ -314,7 +314,7 @@ class _Ensemble:
         """Everything that the rest of the fit depends on."""
         members = {
             name: getattr(self, name)
-            for name in ("cooling_since", "by_rule", "rate_factor", "done", "kept", "stopped_at", "least")
+            for name in ("cooling_since", "by_rule", "rate_factor", "done", "kept", "stopped_at")
         }
         traces = {f"trace.{name}": torch.stack(values) for name, values in self.traces.items() if values}
         rule = {f"rule.{name}": tensor for name, tensor in self.rule.state.items()}
@@ -324,7 +324,7 @@ class _Ensemble:
         """Take back what `state` gave."""
         self.adam.restore(state)
         self.generator.set_state(state["generator"])
-        for name in ("cooling_since", "by_rule", "rate_factor", "done", "kept", "stopped_at", "least"):
+        for name in ("cooling_since", "by_rule", "rate_factor", "done", "kept", "stopped_at"):
             setattr(self, name, state[name].to(getattr(self, name).device))
         for name in self.traces:
             self.traces[name] = list(state.get(f"trace.{name}", torch.empty(0)))

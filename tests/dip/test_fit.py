@@ -247,6 +247,17 @@ def test_a_hopeless_step_size_is_reported():
         fit_dip(make(), QUICK.model_copy(update={"learning_rate": 1e6, "output": "identity"}))
 
 
+def test_a_collapsed_network_is_not_taken_for_a_fit():
+    """A sigmoid that is driven to zero everywhere has a finite loss and no gradient."""
+    scan = make(same_grid=True)
+    wild = QUICK.model_copy(update={"learning_rate": 1.0, "max_steps": 200})
+    try:
+        fit = fit_dip(scan, wild)
+    except FitDivergedError:
+        return
+    assert fit.traces["loss"][-1] < 0.1 * fit.traces["loss"][0]
+
+
 def test_one_divergence_is_rolled_back(monkeypatch):
     """A loss that is not a number once, from outside: the fit goes on with smaller steps."""
     original = _Ensemble._evaluate_all
