@@ -9,7 +9,8 @@ import numpy as np
 
 from ct_dip.data.scan import Scan
 from ct_dip.data.simulate import NoiseLevel, simulate
-from ct_dip.geometry import ParallelBeam, Volume, view_angles
+from ct_dip.geometry import ParallelBeam, Volume
+from ct_dip.scanners import view_angles
 
 
 def kmnist_scans(images: Iterable[int], *, views: int, noise: float) -> list[Scan]:

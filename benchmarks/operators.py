@@ -12,9 +12,10 @@ import astra
 import torch
 
 from benchmarks.measure import Row, faster, interleaved, plain
-from ct_dip.geometry import Volume, scanner
+from ct_dip.geometry import Volume
 from ct_dip.operators.assembly import assemble, make_projector
 from ct_dip.operators.sparse import SparseRayTransform, estimate_bytes
+from ct_dip.scanners import scanner
 
 CASES = ((128, "line"), (256, "line"), (256, "linear"), (362, "line"))
 VIEWS = 60

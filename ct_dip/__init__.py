@@ -14,14 +14,16 @@ if TYPE_CHECKING:
     from ct_dip.data.scan import Scan
     from ct_dip.data.scan_file import read_scan, write_scan
     from ct_dip.data.simulate import NoiseLevel, simulate
-    from ct_dip.dip.fit import DipFit, fit_dip, fit_many
-    from ct_dip.geometry import FanBeam, ParallelBeam, Volume, scanner, view_angles
+    from ct_dip.dip.ensemble import DipFit
+    from ct_dip.dip.fit import fit_dip, fit_many
+    from ct_dip.geometry import FanBeam, ParallelBeam, Volume
     from ct_dip.operators import ray_transform
     from ct_dip.pipeline import reconstruct
+    from ct_dip.scanners import scanner, view_angles
 
 _HOME = {
     "DipConfig": "config",
-    "DipFit": "dip.fit",
+    "DipFit": "dip.ensemble",
     "FanBeam": "geometry",
     "NoiseLevel": "data.simulate",
     "ParallelBeam": "geometry",
@@ -36,9 +38,9 @@ _HOME = {
     "read_result": "data.result",
     "read_scan": "data.scan_file",
     "reconstruct": "pipeline",
-    "scanner": "geometry",
+    "scanner": "scanners",
     "simulate": "data.simulate",
-    "view_angles": "geometry",
+    "view_angles": "scanners",
     "write_result": "data.result",
     "write_scan": "data.scan_file",
 }

@@ -30,10 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ct_dip.arrays import Bools, Floats
+from ct_dip.checks import check_angles, check_count, check_finite, check_positive
 from ct_dip.errors import GeometryError
-
-_MOST = 1_000_000  # rows, columns, views or bins: more is a slip of the pen
-_SHORTEST, _LONGEST = 1e-6, 1e9  # mm
 
 ViewIndex = slice | Sequence[int] | NDArray[np.integer[Any]] | Bools
 
@@ -53,14 +51,14 @@ class Volume:
     def __post_init__(self) -> None:
         if not isinstance(self.shape, tuple | list) or len(self.shape) != 2:
             raise GeometryError(f"volume shape {self.shape} must be (rows, columns)")
-        shape = tuple(_count(n, "volume shape") for n in self.shape)
+        shape = tuple(check_count(n, "volume shape") for n in self.shape)
         object.__setattr__(self, "shape", shape)
         if np.ndim(self.pixel_size):
             raise GeometryError(
                 f"pixel_size {self.pixel_size} must be one number: pixels are square, "
                 "resample an image with anisotropic pixels first"
             )
-        object.__setattr__(self, "pixel_size", _positive(self.pixel_size, "pixel_size", "mm"))
+        object.__setattr__(self, "pixel_size", check_positive(self.pixel_size, "pixel_size", "mm"))
 
     @property
     def size(self) -> tuple[float, float]:
@@ -86,7 +84,7 @@ class Volume:
 
     def refine(self, factor: int) -> "Volume":
         """The same square of space with ``factor`` × ``factor`` pixels in place of one."""
-        factor = _count(factor, "refinement factor")
+        factor = check_count(factor, "refinement factor")
         rows, columns = self.shape
         return Volume(shape=(rows * factor, columns * factor), pixel_size=self.pixel_size / factor)
 
@@ -107,12 +105,12 @@ class _Beam:
     def __post_init__(self) -> None:
         if not isinstance(self.volume, Volume):
             raise GeometryError(f"volume must be a Volume, got {type(self.volume).__name__}")
-        object.__setattr__(self, "angles", _angles(self.angles))
-        object.__setattr__(self, "detectors", _count(self.detectors, "detectors"))
-        pitch = _positive(self.detector_pitch, "detector_pitch", "mm")
+        object.__setattr__(self, "angles", check_angles(self.angles))
+        object.__setattr__(self, "detectors", check_count(self.detectors, "detectors"))
+        pitch = check_positive(self.detector_pitch, "detector_pitch", "mm")
         object.__setattr__(self, "detector_pitch", pitch)
         for name in ("detector_offset", "center_of_rotation"):
-            object.__setattr__(self, name, _finite(getattr(self, name), name, "mm"))
+            object.__setattr__(self, name, check_finite(getattr(self, name), name, "mm"))
 
     def _refuse_a_miss(self) -> None:
         low, high = self.reach
@@ -193,7 +191,7 @@ class _Beam:
 
     def bin_detectors(self, factor: int) -> Self:
         """``factor`` neighbouring bins as one; the detector keeps its place and its width."""
-        factor = _count(factor, "binning factor")
+        factor = check_count(factor, "binning factor")
         if self.detectors % factor:
             raise GeometryError(
                 f"{self.detectors} detectors cannot be binned by {factor}; "
@@ -205,7 +203,7 @@ class _Beam:
 
     def split_detectors(self, factor: int) -> Self:
         """Every bin as ``factor`` narrower ones: the inverse of `bin_detectors`."""
-        factor = _count(factor, "splitting factor")
+        factor = check_count(factor, "splitting factor")
         return dataclasses.replace(
             self, detectors=self.detectors * factor, detector_pitch=self.detector_pitch / factor
         )
@@ -281,9 +279,9 @@ class FanBeam(_Beam):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        source = _positive(self.source_origin, "source_origin", "mm")
+        source = check_positive(self.source_origin, "source_origin", "mm")
         object.__setattr__(self, "source_origin", source)
-        detector = _finite(self.origin_detector, "origin_detector", "mm")
+        detector = check_finite(self.origin_detector, "origin_detector", "mm")
         if detector < 0:
             raise GeometryError(
                 f"origin_detector {detector:g} mm is negative; it is a distance (0: virtual detector)"
@@ -334,113 +332,3 @@ def geometry_from_dict(fields: dict[str, Any]) -> Geometry:
         raise GeometryError(f"geometry has no field {error.args[0]!r}") from error
     except TypeError as error:
         raise GeometryError(f"{kind} geometry: {error}") from error
-
-
-def view_angles(views: int, arc: float = math.pi, start: float = 0.0) -> Floats:
-    """``views`` equally spaced angles over [start, start + arc), the end not included."""
-    if not math.isfinite(arc) or arc == 0:
-        raise GeometryError(f"arc {arc} must be a finite angle other than 0, in radians")
-    return start + arc * np.arange(_count(views, "views")) / views
-
-
-def scanner(
-    volume: Volume,
-    *,
-    views: int,
-    arc: float | None = None,
-    detectors: int | None = None,
-    detector_pitch: float | None = None,
-    detector_offset: float = 0.0,
-    source_origin: float | None = None,
-    origin_detector: float | None = None,
-) -> Geometry:
-    """A plausible scanner for a grid: a fan beam if its two distances are given, parallel otherwise.
-
-    Args:
-        arc: that the equally spaced views cover, rad; π, or 2π for a fan, if not given.
-        detectors: enough to see the circle around the whole grid if not given, and an odd number, so
-            that one bin looks through the centre.
-        detector_pitch: one pixel at the rotation axis if not given, mm.
-    """
-    if (source_origin is None) != (origin_detector is None):
-        raise GeometryError(
-            "a fan beam needs both distances in mm: source_origin (--source-origin) and origin_detector "
-            "(--origin-detector)"
-        )
-    if source_origin is None or origin_detector is None:
-        pitch = volume.pixel_size if detector_pitch is None else detector_pitch
-        return ParallelBeam(
-            volume=volume,
-            angles=view_angles(views, math.pi if arc is None else arc),
-            detectors=_covering(2 * volume.radius, pitch) if detectors is None else detectors,
-            detector_pitch=pitch,
-            detector_offset=detector_offset,
-        )
-    if not source_origin > volume.radius:
-        raise GeometryError(
-            f"source_origin {source_origin:g} mm puts the source inside the volume, which reaches "
-            f"{volume.radius:.4g} mm from the axis"
-        )
-    length = source_origin + origin_detector
-    pitch = volume.pixel_size * length / source_origin if detector_pitch is None else detector_pitch
-    shadow = 2 * length * math.tan(math.asin(volume.radius / source_origin))
-    return FanBeam(
-        volume=volume,
-        angles=view_angles(views, 2 * math.pi if arc is None else arc),
-        detectors=_covering(shadow, pitch) if detectors is None else detectors,
-        detector_pitch=pitch,
-        detector_offset=detector_offset,
-        source_origin=source_origin,
-        origin_detector=origin_detector,
-    )
-
-
-def _covering(shadow: float, pitch: float) -> int:
-    count = math.ceil(shadow / _positive(pitch, "detector_pitch", "mm"))
-    return count + 1 - count % 2
-
-
-def _angles(values: object) -> Floats:
-    try:
-        angles = np.array(values)
-        if angles.dtype.kind not in "fiu":
-            raise TypeError
-        angles = angles.astype(np.float64)
-    except (TypeError, ValueError) as error:
-        raise GeometryError("angles must be a list of numbers, in radians") from error
-    if angles.ndim != 1 or angles.size == 0:
-        raise GeometryError(f"angles have shape {angles.shape}; expected a list of one or more views")
-    if not np.all(np.isfinite(angles)):
-        bad = int(np.flatnonzero(~np.isfinite(angles))[0])
-        raise GeometryError(f"angles[{bad}] is {angles[bad]}; every angle must be finite")
-    span = float(np.ptp(angles))
-    if span > 2 * math.pi * (1 + 1e-6) or float(np.abs(angles).max()) > 4 * math.pi:
-        raise GeometryError(
-            f"angles reach from {angles.min():g} to {angles.max():g}, more than a turn in radians; convert "
-            "degrees (np.deg2rad(angles)), or take several turns modulo 2π"
-        )
-    angles.flags.writeable = False
-    return angles
-
-
-def _count(value: object, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= _MOST:
-        raise GeometryError(f"{name}: {value!r} must be a whole number of at least 1 and at most {_MOST:,}")
-    return int(value)
-
-
-def _finite(value: object, name: str, unit: str) -> float:
-    try:
-        number = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError) as error:
-        raise GeometryError(f"{name}: {value!r} must be a number, in {unit}") from error
-    if not math.isfinite(number):
-        raise GeometryError(f"{name}: {value!r} must be finite, in {unit}")
-    return number
-
-
-def _positive(value: object, name: str, unit: str) -> float:
-    number = _finite(value, name, unit)
-    if not _SHORTEST <= number <= _LONGEST:
-        raise GeometryError(f"{name}: {value!r} must be positive, from {_SHORTEST:g} to {_LONGEST:g} {unit}")
-    return number

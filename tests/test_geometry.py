@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ct_dip.errors import GeometryError
-from ct_dip.geometry import FanBeam, ParallelBeam, Volume, geometry_from_dict, scanner, view_angles
+from ct_dip.geometry import FanBeam, ParallelBeam, Volume, geometry_from_dict
+from ct_dip.scanners import scanner, view_angles
 from tests import geometries
 from tests.geometries import FAN, PARALLEL, VOLUME, ray_lines
 

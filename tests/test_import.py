@@ -36,3 +36,11 @@ def test_every_public_name_is_there():
     assert dir(ct_dip) == ct_dip.__all__
     with pytest.raises(AttributeError, match="nonsense"):
         _ = ct_dip.nonsense
+
+
+def test_public_names_are_not_hidden_by_modules_of_that_name():
+    """A submodule, once imported, becomes an attribute of the package, and would shadow a function."""
+    import pkgutil
+
+    modules = {module.name for module in pkgutil.iter_modules(ct_dip.__path__)}
+    assert not modules & set(ct_dip.__all__)

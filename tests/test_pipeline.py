@@ -7,10 +7,11 @@ from ct_dip.config import RunConfig, load_config
 from ct_dip.data.noise import WhiteNoise
 from ct_dip.data.simulate import NoiseLevel, simulate
 from ct_dip.errors import ScanError
-from ct_dip.geometry import Volume, scanner
+from ct_dip.geometry import Volume
 from ct_dip.pipeline import reconstruct
 from ct_dip.progress import Progress
 from ct_dip.quality import psnr
+from ct_dip.scanners import scanner
 
 CLASSICAL = ("fbp", "cgls", "tv")
 FAN = scanner(Volume(shape=(48, 48)), views=40, source_origin=120.0, origin_detector=60.0)

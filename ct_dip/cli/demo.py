@@ -29,9 +29,10 @@ def demo(
     from ct_dip.data.scan_file import write_scan
     from ct_dip.data.simulate import NoiseLevel, simulate
     from ct_dip.files import check_writable
-    from ct_dip.geometry import Volume, scanner
+    from ct_dip.geometry import Volume
     from ct_dip.pipeline import reconstruct
     from ct_dip.report.page import write_comparison
+    from ct_dip.scanners import scanner
 
     for name in ("scan.h5", "fbp.h5", "cgls.h5", "result.h5", "report.html"):
         check_writable(out / name)

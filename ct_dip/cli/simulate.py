@@ -91,7 +91,8 @@ def simulate(
     from ct_dip.data.simulate import WATER, NoiseLevel
     from ct_dip.data.simulate import simulate as run
     from ct_dip.files import check_writable
-    from ct_dip.geometry import Volume, scanner
+    from ct_dip.geometry import Volume
+    from ct_dip.scanners import scanner
 
     check_result_name(out, "a scan")
     if images is not None and out.exists() and out.samefile(images):

@@ -5,72 +5,23 @@ import json
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor
-from torch.func import functional_call, grad_and_value, vmap
 
-from ct_dip.arrays import Floats
-from ct_dip.classical.fbp import fbp
 from ct_dip.config import DipConfig
 from ct_dip.data.scan import Scan
-from ct_dip.dip.adam import Adam
 from ct_dip.dip.checkpoint import load_checkpoint, save_checkpoint
-from ct_dip.dip.objective import make_targets, objective
+from ct_dip.dip.ensemble import DipFit, Ensemble
 from ct_dip.dip.presets import resolve, unet_shape
-from ct_dip.dip.schedule import Schedule
-from ct_dip.dip.stopping import Budget, Discrepancy, RunningVariance, StoppingRule
-from ct_dip.dip.unet import UNet, UNetShape
-from ct_dip.errors import CtDipError, InputError, ScanError
+from ct_dip.dip.unet import UNet
+from ct_dip.errors import InputError
 from ct_dip.operators import ray_transform
 from ct_dip.operators.linear_map import LinearMap
 from ct_dip.progress import Progress
-from ct_dip.quality import psnr
 
 CHECKPOINT = "dip.npz"
 _CHECKPOINT_SECONDS = 5.0
-_SNAPSHOT_STEPS = 100
-# After the warm-up, a loss this many times the first one means that the network is lost: it may have
-# exploded, or collapsed to a constant image, from which no gradient leads back.
-_LOST = 2.0
-
-
-class FitDivergedError(CtDipError):
-    """A fit whose loss exploded twice; exit code 1."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class DipFit:
-    """A fitted network, ready to be linearised.
-
-    Args:
-        image: ``scale · f(w̃)``, 1/mm, (rows, columns).
-        weights: w̃ by parameter name, as `UNet` names them.
-        network_input: (1, 1, rows, columns).
-        scale: 1/mm per unit of the network's output.
-        misfit: mean squared standardised residual of the image; 1 is the noise.
-        stopped_by: the rule that began the cool-down.
-        traces: loss, misfit, and PSNR where a truth is known, by step.
-    """
-
-    image: Floats
-    shape: UNetShape
-    weights: dict[str, Tensor]
-    network_input: Tensor
-    scale: float
-    steps: int
-    misfit: float
-    loss: float
-    stopped_by: str
-    traces: dict[str, Floats]
-
-    def network(self) -> UNet:
-        """The U-Net with the fitted weights."""
-        network = UNet(self.shape)
-        network.load_state_dict(self.weights)
-        return network
 
 
 def fit_dip(
@@ -128,7 +79,7 @@ def fit_many(
         raise InputError(f"{len(seeds)} seeds were given for {len(scans)} scans")
     if transform is None:
         transform = ray_transform(geometry, device=device)
-    ensemble = _Ensemble(scans, config, seeds, transform, torch.device(device))
+    ensemble = Ensemble(scans, config, seeds, transform, torch.device(device))
     digest = _digest(scans, config, seeds)
     path = None if run_folder is None else Path(run_folder) / CHECKPOINT
     if path is not None and (state := load_checkpoint(path, digest)) is not None:
@@ -147,231 +98,6 @@ def fit_many(
     return ensemble.fits()
 
 
-class _Ensemble:
-    """N networks on their way: flat weights (N, P), an optimiser, a stopping rule."""
-
-    def __init__(
-        self,
-        scans: Sequence[Scan],
-        config: DipConfig,
-        seeds: Sequence[int],
-        transform: LinearMap,
-        device: torch.device,
-    ) -> None:
-        assert config.learning_rate is not None
-        assert config.max_steps is not None
-        self.scans, self.config, self.device = scans, config, device
-        self.shape = unet_shape(config)
-        self.skeleton = UNet(self.shape).to("meta")
-        self.sizes = {name: p.shape for name, p in self.skeleton.named_parameters()}
-        sinograms = [torch.as_tensor(scan.sinogram.copy(), device=device) for scan in scans]
-        _refuse_constant(sinograms)
-        starts = [fbp(y, scan.geometry, filter="hann") for scan, y in zip(scans, sinograms, strict=True)]
-        self.scales = [network_scale(scan, start) for scan, start in zip(scans, starts, strict=True)]
-        variances, self.noise_known = zip(*(scan.variance_or_estimate() for scan in scans), strict=True)
-        self.targets = make_targets(
-            scans,
-            variances,
-            self.scales,
-            transform,
-            strength=config.strength,
-            data_term=config.data_term,
-            device=device,
-        )
-        self.generator = torch.Generator().manual_seed(seeds[0])
-        weights, inputs = [], []
-        for start, scale, seed in zip(starts, self.scales, seeds, strict=True):
-            generator = torch.Generator().manual_seed(seed)
-            network = UNet(self.shape)
-            unit = start / scale
-            network.initialise(generator, float(unit.mean().clamp(0.02, 0.9)))
-            weights.append(torch.cat([p.detach().flatten() for p in network.parameters()]))
-            noise = torch.rand(start.shape, generator=generator).to(unit)
-            inputs.append(noise if config.input == "noise" else unit)
-        self.inputs = torch.stack(inputs)
-        self.adam = Adam(torch.stack(weights).to(device))
-        self.schedule = Schedule(
-            peak=config.learning_rate,
-            warmup=config.warmup_steps,
-            cooldown=config.cooldown_steps,
-            budget=config.max_steps,
-        )
-        self.rule = self._make_rule()
-        members = len(scans)
-        self.cooling_since = torch.full((members,), -1)
-        self.by_rule = torch.zeros(members, dtype=torch.bool)
-        self.rate_factor = torch.ones(members)  # smaller after a divergence
-        self.done = torch.zeros(members, dtype=torch.bool)
-        self.kept = self.adam.weights.clone()
-        self.stopped_at = torch.zeros(members, dtype=torch.long)
-        self.traces: dict[str, list[Tensor]] = {"loss": [], "misfit": [], "psnr": []}
-        self.snapshot = _copy(self.state())
-        value = objective(transform, config.data_term)
-
-        def loss(flat: Tensor, z: Tensor, *target: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-            image = self._image(flat, z)
-            total, fit = value(image, *target)
-            return total, (fit, image)
-
-        self.loss = loss
-
-    def _make_rule(self) -> StoppingRule:
-        config, members = self.config, len(self.scans)
-        choice = config.stopping
-        if choice == "auto":
-            # An estimated noise level is an upper one and knows nothing of model errors.
-            choice = "discrepancy" if all(self.noise_known) else "variance"
-        if choice == "discrepancy":
-            return Discrepancy(members, target=config.discrepancy)
-        if choice == "variance":
-            return RunningVariance(members, self.scans[0].geometry.domain_shape)
-        return Budget()
-
-    def _image(self, flat: Tensor, z: Tensor) -> Tensor:
-        """O(1) image (rows, columns) of flat weights (P,)."""
-        output: Tensor = functional_call(self.skeleton, self._unflatten(flat), (z[None, None],))
-        return output[0, 0]
-
-    def _unflatten(self, flat: Tensor) -> dict[str, Tensor]:
-        parts = torch.split(flat, [size.numel() for size in self.sizes.values()])
-        return {name: part.view(size) for (name, size), part in zip(self.sizes.items(), parts, strict=True)}
-
-    @property
-    def finished(self) -> bool:
-        """Whether every network has cooled down."""
-        return bool(self.done.all())
-
-    def step(self) -> dict[str, float]:
-        """One optimiser step of the networks that are not done; returns figures to show."""
-        step = self.adam.steps
-        if step % _SNAPSHOT_STEPS == 0:
-            self.snapshot = _copy(self.state())
-        z = self.inputs
-        if self.config.jitter:
-            noise = torch.randn(z.shape, generator=self.generator).to(z)
-            z = z + self.config.jitter * noise
-        gradient, (loss, (misfit, images)) = self._evaluate_all(z)
-        self._record(loss, misfit, images)
-        if self._diverged(loss):
-            return {"loss": float(loss.nanmean())}
-        fires = self.rule.update(step, misfit, images) & (self.cooling_since < 0)
-        self.by_rule |= fires
-        fires |= (self.cooling_since < 0) & (step >= self.schedule.latest_cooldown)
-        self.cooling_since[fires] = step
-        rates = self.schedule.rates(step, self.cooling_since) * self.rate_factor
-        self.adam.step(gradient, rates.to(self.device))
-        newly = self.schedule.done(step + 1, self.cooling_since) & ~self.done
-        self.kept[newly] = self.adam.weights[newly]
-        self.stopped_at[newly] = step + 1
-        self.done |= newly
-        figures = {"loss": float(loss.mean()), "misfit": float(misfit.mean())}
-        if self.traces["psnr"]:
-            figures["psnr"] = float(self.traces["psnr"][-1].mean())
-        return figures
-
-    def _evaluate_all(self, z: Tensor) -> tuple[Tensor, tuple[Tensor, tuple[Tensor, Tensor]]]:
-        """Gradients (N, P), losses (N,), misfits (N,) and O(1) images (N, rows, columns)."""
-        target = tuple(vars(self.targets).values())
-        if len(self.scans) > 1:
-            return vmap(grad_and_value(self.loss, has_aux=True))(self.adam.weights, z, *target)
-        # One network does not pay for being an ensemble: plain autograd is a third faster.
-        flat = self.adam.weights[0].clone().requires_grad_()
-        loss, (misfit, image) = self.loss(flat, z[0], *(t[0] for t in target))
-        (gradient,) = torch.autograd.grad(loss, flat)
-        return gradient[None], (loss.detach()[None], (misfit.detach()[None], image.detach()[None]))
-
-    def _record(self, loss: Tensor, misfit: Tensor, images: Tensor) -> None:
-        self.traces["loss"].append(loss.detach().cpu())
-        self.traces["misfit"].append(misfit.detach().cpu())
-        if all(scan.ground_truth is not None for scan in self.scans):
-            shown = images.detach().cpu().numpy()
-            values = [
-                psnr(scale * image, scan.ground_truth, scan.mask)
-                for scan, scale, image in zip(self.scans, self.scales, shown, strict=True)
-                if scan.ground_truth is not None
-            ]
-            self.traces["psnr"].append(torch.tensor(values))
-
-    def _diverged(self, loss: Tensor) -> bool:
-        """Roll back to the last snapshot, once per network, with a tenth of the step size."""
-        loss = loss.detach().cpu()
-        warm = self.adam.steps > self.config.warmup_steps
-        bad = ~torch.isfinite(loss) | (warm & (loss > _LOST * self.traces["loss"][0]))
-        bad &= ~self.done
-        if not bad.any():
-            return False
-        if (self.rate_factor[bad] < 1).any():
-            raise FitDivergedError(
-                f"the fit diverged twice, at step {self.adam.steps} for the second time; "
-                "use a smaller dip.learning_rate"
-            )
-        factor = torch.where(bad, 0.1, self.rate_factor)
-        self.restore(_copy(self.snapshot))
-        self.rate_factor = factor
-        return True
-
-    def state(self) -> dict[str, Tensor]:
-        """Everything that the rest of the fit depends on."""
-        members = {
-            name: getattr(self, name)
-            for name in ("cooling_since", "by_rule", "rate_factor", "done", "kept", "stopped_at")
-        }
-        traces = {f"trace.{name}": torch.stack(values) for name, values in self.traces.items() if values}
-        rule = {f"rule.{name}": tensor for name, tensor in self.rule.state.items()}
-        return self.adam.state() | members | traces | rule | {"generator": self.generator.get_state()}
-
-    def restore(self, state: dict[str, Tensor]) -> None:
-        """Take back what `state` gave."""
-        self.adam.restore(state)
-        self.generator.set_state(state["generator"])
-        for name in ("cooling_since", "by_rule", "rate_factor", "done", "kept", "stopped_at"):
-            setattr(self, name, state[name].to(getattr(self, name).device))
-        for name in self.traces:
-            self.traces[name] = list(state.get(f"trace.{name}", torch.empty(0)))
-        for name in self.rule.state:
-            self.rule.state[name] = state[f"rule.{name}"]
-
-    def fits(self) -> list[DipFit]:
-        """The finished networks."""
-        results = []
-        for i, scale in enumerate(self.scales):
-            with torch.no_grad():
-                target = (t[i] for t in vars(self.targets).values())
-                loss, (misfit, image) = self.loss(self.kept[i], self.inputs[i], *target)
-            end = int(self.stopped_at[i])
-            traces = {name: torch.stack(v)[:end, i].numpy() for name, v in self.traces.items() if v}
-            results.append(
-                DipFit(
-                    image=(scale * image).cpu().numpy(),
-                    shape=self.shape,
-                    weights={name: w.clone().cpu() for name, w in self._unflatten(self.kept[i]).items()},
-                    network_input=self.inputs[i][None, None].cpu(),
-                    scale=scale,
-                    steps=end,
-                    misfit=float(misfit),
-                    loss=float(loss),
-                    stopped_by=self.rule.name if self.by_rule[i] else "budget",
-                    traces=traces,
-                )
-            )
-        return results
-
-
-def network_scale(scan: Scan, reconstruction: Tensor) -> float:
-    """1/mm per unit of the network's output, so that the image is O(1).
-
-    The scan's ``attenuation_scale`` where a quick reconstruction agrees with it within a factor of three;
-    otherwise, as for a measured scan of which nobody said, 1.25 times what all but 0.1 % of the
-    reconstruction's pixels stay below.
-    """
-    high = float(torch.quantile(reconstruction.flatten().double(), 0.999))
-    if high <= 0:
-        raise ScanError("the sinogram holds no object: its back-projection is nowhere positive")
-    if scan.attenuation_scale / 3 <= high <= scan.attenuation_scale * 3:
-        return scan.attenuation_scale
-    return 1.25 * high
-
-
 def fit_bytes(config: DipConfig, shape: tuple[int, int], members: int = 1) -> int:
     """Memory of a fit: features with their gradients, and seven copies of the weights.
 
@@ -385,14 +111,6 @@ def fit_bytes(config: DipConfig, shape: tuple[int, int], members: int = 1) -> in
     return int(4 * members * (features + 7 * weights))
 
 
-def _refuse_constant(sinograms: Sequence[Tensor]) -> None:
-    for sinogram in sinograms:
-        if float(sinogram.max()) == float(sinogram.min()):
-            raise ScanError(
-                f"the sinogram is {float(sinogram.max()):g} everywhere: there is nothing to reconstruct"
-            )
-
-
 def _digest(scans: Sequence[Scan], config: DipConfig, seeds: Sequence[int]) -> str:
     parts = {
         "scans": [scan.digest for scan in scans],
@@ -402,7 +120,3 @@ def _digest(scans: Sequence[Scan], config: DipConfig, seeds: Sequence[int]) -> s
         "threads": torch.get_num_threads(),
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-
-
-def _copy(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name: tensor.clone() for name, tensor in state.items()}

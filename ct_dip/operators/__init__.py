@@ -33,7 +33,8 @@ def ray_transform(
         device: of the sparse matrix; the other backends follow their input.
 
     Example:
-        >>> from ct_dip.geometry import ParallelBeam, Volume, view_angles
+        >>> from ct_dip.geometry import ParallelBeam, Volume
+        >>> from ct_dip.scanners import view_angles
         >>> import torch
         >>> volume = Volume(shape=(28, 28))
         >>> A = ray_transform(ParallelBeam(volume=volume, angles=view_angles(20), detectors=41))

@@ -11,8 +11,9 @@ from ct_dip.classical.fbp import fbp
 from ct_dip.classical.filters import FILTERS, ramp_response
 from ct_dip.classical.redundancy import fan_redundancy, view_weights
 from ct_dip.errors import InputError
-from ct_dip.geometry import ParallelBeam, Volume, scanner, view_angles
+from ct_dip.geometry import ParallelBeam, Volume
 from ct_dip.operators.assembly import make_projector
+from ct_dip.scanners import scanner, view_angles
 from tests.geometries import disk_projection
 
 VOLUME = Volume(shape=(96, 96), pixel_size=0.5)

@@ -9,11 +9,12 @@ from ct_dip.classical.cgls import cgls
 from ct_dip.classical.tv import tv
 from ct_dip.data.simulate import NoiseLevel, simulate
 from ct_dip.errors import InputError
-from ct_dip.geometry import Volume, scanner
+from ct_dip.geometry import Volume
 from ct_dip.operators import ray_transform
 from ct_dip.operators.differences import FiniteDifferences, total_variation
 from ct_dip.operators.norm import rms_column_norm
 from ct_dip.quality import psnr
+from ct_dip.scanners import scanner
 from tests.geometries import FAN
 
 TINY = scanner(Volume(shape=(7, 6)), views=9)

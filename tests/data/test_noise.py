@@ -11,7 +11,8 @@ from ct_dip.data.noise import (
 from ct_dip.data.phantoms import PHANTOMS
 from ct_dip.data.simulate import NoiseLevel, simulate
 from ct_dip.errors import ScanError
-from ct_dip.geometry import Volume, scanner
+from ct_dip.geometry import Volume
+from ct_dip.scanners import scanner
 
 IDEAL = np.tile(np.sin(np.linspace(0, np.pi, 200)) ** 2, (500, 1)) * 2.0
 

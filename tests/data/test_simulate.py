@@ -7,8 +7,9 @@ import torch
 from ct_dip.data.noise import PhotonNoise, WhiteNoise
 from ct_dip.data.simulate import NoiseLevel, simulate
 from ct_dip.errors import ScanError
-from ct_dip.geometry import Volume, scanner
+from ct_dip.geometry import Volume
 from ct_dip.operators import ray_transform
+from ct_dip.scanners import scanner
 from tests.geometries import disk_projection
 
 GEOMETRY = scanner(Volume(shape=(32, 32), pixel_size=2.0), views=15)

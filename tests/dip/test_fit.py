@@ -14,21 +14,15 @@ import torch
 from ct_dip.config import DipConfig
 from ct_dip.data.scan_file import write_scan
 from ct_dip.data.simulate import NoiseLevel, simulate
-from ct_dip.dip.fit import (
-    CHECKPOINT,
-    FitDivergedError,
-    _Ensemble,
-    fit_bytes,
-    fit_dip,
-    fit_many,
-    network_scale,
-)
+from ct_dip.dip.ensemble import Ensemble, FitDivergedError, network_scale
+from ct_dip.dip.fit import CHECKPOINT, fit_bytes, fit_dip, fit_many
 from ct_dip.dip.presets import resolve
 from ct_dip.errors import InputError, ScanError
-from ct_dip.geometry import Volume, scanner
+from ct_dip.geometry import Volume
 from ct_dip.operators import ray_transform
 from ct_dip.progress import Progress, Stage
 from ct_dip.quality import psnr
+from ct_dip.scanners import scanner
 
 GEOMETRY = scanner(Volume(shape=(20, 20)), views=15)
 QUICK = DipConfig(channels=(8, 8), warmup_steps=10, cooldown_steps=30, max_steps=80)
@@ -130,7 +124,7 @@ def test_one_scan_with_many_seeds():
 
 
 def test_unknown_noise_is_estimated_and_stopped_by_the_running_variance():
-    ensemble = _Ensemble(
+    ensemble = Ensemble(
         [replace(make(), noise=None)],
         resolve(QUICK, (20, 20)),
         [0],
@@ -260,7 +254,7 @@ def test_a_collapsed_network_is_not_taken_for_a_fit():
 
 def test_one_divergence_is_rolled_back(monkeypatch):
     """A loss that is not a number once, from outside: the fit goes on with smaller steps."""
-    original = _Ensemble._evaluate_all
+    original = Ensemble._evaluate_all
     calls = {"count": 0}
 
     def poisoned(self, z):
@@ -268,7 +262,7 @@ def test_one_divergence_is_rolled_back(monkeypatch):
         calls["count"] += 1
         return gradient, (loss * float("nan") if calls["count"] == 40 else loss, rest)
 
-    monkeypatch.setattr(_Ensemble, "_evaluate_all", poisoned)
+    monkeypatch.setattr(Ensemble, "_evaluate_all", poisoned)
     fit = fit_dip(make(), QUICK)
     assert np.isfinite(fit.image).all()
     assert fit.misfit < fit.traces["misfit"][0]

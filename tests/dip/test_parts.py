@@ -13,8 +13,9 @@ from ct_dip.dip.objective import make_targets, misfit, objective
 from ct_dip.dip.schedule import Schedule
 from ct_dip.dip.stopping import Budget, Discrepancy, RunningVariance
 from ct_dip.errors import ScanError
-from ct_dip.geometry import Volume, scanner
+from ct_dip.geometry import Volume
 from ct_dip.operators import ray_transform
+from ct_dip.scanners import scanner
 
 
 def test_adam_is_torchs_adam_with_a_rate_per_row():

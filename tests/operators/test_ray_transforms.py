@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ct_dip.errors import BackendError, InputError
-from ct_dip.geometry import FanBeam, ParallelBeam, Volume, scanner, view_angles
+from ct_dip.geometry import FanBeam, ParallelBeam, Volume
 from ct_dip.operators import ray_transform
+from ct_dip.scanners import scanner, view_angles
 from tests import geometries
 from tests.identities import assert_adjoint, assert_every_identity
 

@@ -9,10 +9,11 @@ import pytest
 import torch
 
 from ct_dip.errors import MemoryBudgetError, OutputError
-from ct_dip.geometry import Volume, scanner
+from ct_dip.geometry import Volume
 from ct_dip.operators import cache
 from ct_dip.operators.assembly import assemble, estimate_nonzeros, matrix_blocks
 from ct_dip.operators.sparse import SparseRayTransform, estimate_bytes
+from ct_dip.scanners import scanner
 
 GEOMETRY = scanner(Volume(shape=(40, 30), pixel_size=0.5), views=12)
 FAN = scanner(Volume(shape=(40, 40)), views=12, source_origin=80.0, origin_detector=40.0)
@@ -121,7 +122,8 @@ def test_the_least_recently_used_matrix_goes_first(folder, monkeypatch):
 
 
 _WRITER = """
-from ct_dip.geometry import Volume, scanner
+from ct_dip.geometry import Volume
+from ct_dip.scanners import scanner
 from ct_dip.operators.sparse import SparseRayTransform
 import torch
 geometry = scanner(Volume(shape=(64, 64)), views=30)
