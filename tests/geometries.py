@@ -1,5 +1,7 @@
 """Small scanners of every kind, and analytic objects to scan."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from ct_dip.convert.vectors import view_vectors
@@ -9,14 +11,7 @@ VOLUME = Volume(shape=(13, 17), pixel_size=0.7)
 IRREGULAR = [0.1, 2.0, 1.0, 4.0, -0.3]
 
 PARALLEL = ParallelBeam(volume=VOLUME, angles=IRREGULAR, detectors=23, detector_pitch=0.8)
-PARALLEL_SHIFTED = ParallelBeam(
-    volume=VOLUME,
-    angles=IRREGULAR,
-    detectors=23,
-    detector_pitch=0.8,
-    detector_offset=1.3,
-    center_of_rotation=0.4,
-)
+PARALLEL_SHIFTED = replace(PARALLEL, detector_offset=1.3, center_of_rotation=0.4)
 FAN = FanBeam(
     volume=VOLUME,
     angles=IRREGULAR,
@@ -25,24 +20,8 @@ FAN = FanBeam(
     source_origin=30.0,
     origin_detector=15.0,
 )
-FAN_SHIFTED = FanBeam(
-    volume=VOLUME,
-    angles=IRREGULAR,
-    detectors=31,
-    detector_pitch=0.9,
-    source_origin=30.0,
-    origin_detector=15.0,
-    detector_offset=1.3,
-    center_of_rotation=-2.0,
-)
-FAN_VIRTUAL = FanBeam(
-    volume=VOLUME,
-    angles=IRREGULAR,
-    detectors=23,
-    detector_pitch=0.7,
-    source_origin=30.0,
-    origin_detector=0.0,
-)
+FAN_SHIFTED = replace(FAN, detector_offset=1.3, center_of_rotation=-2.0)
+FAN_VIRTUAL = replace(FAN, detectors=23, detector_pitch=0.7, origin_detector=0.0)
 ALL = {
     "parallel": PARALLEL,
     "parallel-shifted": PARALLEL_SHIFTED,
