@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from ct_dip.config import DipConfig, RunConfig, load_config
+    from ct_dip.config import DipConfig, InferenceConfig, RunConfig, load_config
     from ct_dip.data.result import Result, read_result, write_result
     from ct_dip.data.scan import Scan
     from ct_dip.data.scan_file import read_scan, write_scan
@@ -19,20 +19,25 @@ if TYPE_CHECKING:
     from ct_dip.geometry import FanBeam, ParallelBeam, Volume
     from ct_dip.operators import ray_transform
     from ct_dip.pipeline import reconstruct
+    from ct_dip.posterior.fit import fit_posterior
+    from ct_dip.posterior.posterior import Posterior
     from ct_dip.scanners import scanner, view_angles
 
 _HOME = {
     "DipConfig": "config",
     "DipFit": "dip.ensemble",
     "FanBeam": "geometry",
+    "InferenceConfig": "config",
     "NoiseLevel": "data.simulate",
     "ParallelBeam": "geometry",
+    "Posterior": "posterior.posterior",
     "Result": "data.result",
     "RunConfig": "config",
     "Scan": "data.scan",
     "Volume": "geometry",
     "fit_dip": "dip.fit",
     "fit_many": "dip.fit",
+    "fit_posterior": "posterior.fit",
     "load_config": "config",
     "ray_transform": "operators",
     "read_result": "data.result",
@@ -49,8 +54,10 @@ __all__ = [
     "DipConfig",
     "DipFit",
     "FanBeam",
+    "InferenceConfig",
     "NoiseLevel",
     "ParallelBeam",
+    "Posterior",
     "Result",
     "RunConfig",
     "Scan",
@@ -58,6 +65,7 @@ __all__ = [
     "__version__",
     "fit_dip",
     "fit_many",
+    "fit_posterior",
     "load_config",
     "ray_transform",
     "read_result",

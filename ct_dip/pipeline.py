@@ -14,21 +14,25 @@ import torch
 from torch import Tensor
 
 from ct_dip import memory
+from ct_dip.arrays import Floats
 from ct_dip.classical.cgls import cgls
 from ct_dip.classical.fbp import fbp
 from ct_dip.classical.tv import tv
-from ct_dip.config import RunConfig
+from ct_dip.config import METHODS, RunConfig
 from ct_dip.data.result import Result
 from ct_dip.data.scan import Scan
 from ct_dip.devices import pick_device
+from ct_dip.dip.ensemble import DipFit
 from ct_dip.dip.fit import fit_bytes, fit_dip
-from ct_dip.dip.presets import resolve
+from ct_dip.dip.presets import resolve, unet_shape
 from ct_dip.errors import CtDipError
 from ct_dip.operators import ray_transform
 from ct_dip.operators.linear_map import LinearMap
+from ct_dip.posterior.fit import fit_posterior, posterior_bytes
 from ct_dip.progress import Progress
 from ct_dip.quality import psnr, ssim
 
+LEVELS = (0.5, 0.9, 0.95)  # at which coverage is reported
 _WORKING_ARRAYS = 20  # images and sinograms in float32 that a classical method holds at once, at most
 
 
@@ -68,6 +72,8 @@ class _Outcome(NamedTuple):
     image: Tensor  # 1/mm
     metrics: dict[str, Any]
     traces: dict[str, Any]
+    std: Floats | None = None  # 1/mm
+    arrays: dict[str, Floats] | None = None
 
 
 def reconstruct(
@@ -106,7 +112,8 @@ def reconstruct(
         budget=budget,
         run_folder=None if run_folder is None else Path(run_folder),
     )
-    image, metrics, traces = {"fbp": _fbp, "cgls": _cgls, "tv": _tv, "dip": _dip}[config.method](job)
+    methods = {"fbp": _fbp, "cgls": _cgls, "tv": _tv, "dip": _dip, "lin-dip": _lin_dip}
+    image, metrics, traces, std, arrays = methods[config.method](job)
     mean = image.cpu().numpy().astype(np.float32)
     if not np.isfinite(mean).all():
         raise CtDipError(f"method {config.method} gave an image that is not finite; check its settings")
@@ -128,6 +135,8 @@ def reconstruct(
         seconds=progress.seconds,
         versions=versions(),
         traces={name: np.asarray(values, dtype=np.float64) for name, values in traces.items()},
+        std=std,
+        arrays=arrays or {},
     )
 
 
@@ -182,24 +191,87 @@ def _tv(job: _Job) -> _Outcome:
 
 
 def _dip(job: _Job) -> _Outcome:
+    fit, metrics = _fit_network(job, job.transform())
+    return _Outcome(torch.as_tensor(fit.image), metrics, fit.traces)
+
+
+def _fit_network(job: _Job, transform: LinearMap) -> tuple[DipFit, dict[str, Any]]:
     _, metrics = job.variance()
     fit = fit_dip(
         job.scan,
         job.config.dip,
         seed=job.config.seed,
-        transform=job.transform(),
+        transform=transform,
         progress=job.progress,
         run_folder=job.run_folder,
         device=job.sinogram.device,
     )
     metrics |= {"steps": fit.steps, "misfit": fit.misfit, "loss": fit.loss, "stopped_by": fit.stopped_by}
-    return _Outcome(torch.as_tensor(fit.image), metrics, fit.traces)
+    return fit, metrics
+
+
+def _lin_dip(job: _Job) -> _Outcome:
+    transform = job.transform()
+    settings = job.config.inference
+    fit, metrics = _fit_network(job, transform)
+    posterior = fit_posterior(
+        fit,
+        job.scan,
+        settings,
+        transform=transform,
+        progress=job.progress,
+        memory_budget=job.budget,
+        seed=job.config.seed,
+    )
+    found = posterior.evidence
+    if not found.converged:
+        job.progress.note("the search for hyperparameters did not converge; its best values are used")
+    if found.at_bound:
+        job.progress.note(f"hyperparameters at the end of their range: {', '.join(found.at_bound)}")
+    if posterior.jitter:
+        job.progress.note(f"a covariance needed a jitter of {posterior.jitter:.2g} to be factorised")
+    metrics |= {
+        "evidence": found.evidence,
+        "evidence_objective": found.objective,
+        "evidence_evaluations": found.evaluations,
+        "evidence_converged": found.converged,
+        "evidence_starts": list(found.found),
+        "jitter": posterior.jitter,
+        "sigma_y": posterior.noise_std,
+        "sigma_y_stated": posterior.stated_noise_std,
+        "effective_dimension": posterior.effective_dimension,
+        "sinogram_chi2": float(np.mean(posterior.sinogram.standardised**2)),
+        "hyperparameters": posterior.hyperparameters,
+    }
+    truth = job.scan.ground_truth
+    if truth is not None:
+        with job.progress.stage("calibration"):
+            metrics |= {
+                "log_likelihood_per_pixel": posterior.log_likelihood(truth),
+                "log_likelihood_per_pixel_1x1": posterior.log_likelihood(truth, 1),
+                **{f"coverage_{level:.0%}"[:-1]: posterior.coverage(truth, level) for level in LEVELS},
+            }
+    arrays = {
+        "dip": posterior.dip,
+        "linear": posterior.linear,
+        "sinogram_mean": posterior.sinogram.mean,
+        "sinogram_std": posterior.sinogram.std,
+        "sinogram_standardised": posterior.sinogram.standardised,
+    }
+    if settings.samples:
+        with job.progress.stage("samples"):
+            arrays["samples"] = posterior.sample(settings.samples, seed=job.config.seed)
+    if settings.patch:
+        for rows, columns, covariance in posterior.covariance(settings.patch):
+            arrays[f"patch_{rows.start}_{columns.start}"] = covariance
+    traces = fit.traces | {"evidence": found.trace}
+    return _Outcome(torch.as_tensor(posterior.mean), metrics, traces, posterior.std, arrays)
 
 
 def _settings(config: RunConfig, shape: tuple[int, int]) -> dict[str, Any]:
     """The configuration with every open choice made: it runs again to the same result."""
     settings = config.resolved() | {"threads": torch.get_num_threads()}
-    if config.method == "dip":
+    if "dip" in settings:
         settings["dip"] = resolve(config.dip, shape).model_dump(mode="json")
     return settings
 
@@ -207,7 +279,12 @@ def _settings(config: RunConfig, shape: tuple[int, int]) -> dict[str, Any]:
 def _needed_bytes(scan: Scan, config: RunConfig) -> int:
     shape = scan.geometry.domain_shape
     arrays = 4 * _WORKING_ARRAYS * (math.prod(shape) + math.prod(scan.geometry.range_shape))
-    return arrays + (fit_bytes(config.dip, shape) if config.method == "dip" else 0)
+    if "dip" not in METHODS[config.method]:
+        return arrays
+    needed = arrays + fit_bytes(config.dip, shape)
+    if config.method == "lin-dip":
+        needed = max(needed, arrays + posterior_bytes(unet_shape(resolve(config.dip, shape)), scan))
+    return needed
 
 
 def versions() -> dict[str, str]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def reconstruct(
     scan: Annotated[Path, typer.Argument(help="Scan file.")],
     out: Annotated[Path, typer.Option(help="Result file to write (.h5); a PNG goes beside it.")],
-    method: Annotated[str | None, typer.Option(help="fbp, cgls, tv (the default) or dip.")] = None,
+    method: Annotated[str | None, typer.Option(help="fbp, cgls, tv (the default), dip or lin-dip.")] = None,
     config: Annotated[Path | None, typer.Option(help="YAML file with settings.")] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="One setting, as tv.strength=0.5; repeatable.")

@@ -3,6 +3,8 @@
 /                attributes: format "ct_dip.result", version, method, pixel_size [mm], scan_digest,
                  and as JSON: settings, metrics, seconds, versions
 /mean            (rows, columns) float32, 1/mm: the image
+/std             (rows, columns) float32, 1/mm: standard deviation of every pixel   (optional)
+/arrays/NAME     float32, what else the method found, see `Result.arrays`           (optional)
 /traces/NAME     (n,) float64, one per curve that the method recorded            (optional)
 """
 
@@ -36,6 +38,10 @@ class Result:
         seconds: wall time by stage.
         versions: of the libraries.
         traces: curves, by name.
+        std: standard deviation of every pixel in 1/mm, of a method that has one.
+        arrays: by name; of ``lin-dip``: images ``dip`` and ``linear``, ``samples`` (n, rows, columns), all
+            in 1/mm; ``patch_ROW_COLUMN`` the covariance of the patch with that first pixel, in 1/mm²;
+            ``sinogram_mean``, ``sinogram_std`` and ``sinogram_standardised`` of the predictive check.
     """
 
     method: str
@@ -47,12 +53,16 @@ class Result:
     seconds: dict[str, float] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     traces: dict[str, Floats] = field(default_factory=dict)
+    std: Floats | None = None
+    arrays: dict[str, Floats] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.mean.ndim != 2 or self.mean.dtype.kind != "f":
             raise ResultError(
                 f"mean has shape {self.mean.shape} and type {self.mean.dtype}, expected an image"
             )
+        if self.std is not None and self.std.shape != self.mean.shape:
+            raise ResultError(f"std has shape {self.std.shape}, the image {self.mean.shape}")
         for name in _JSON:
             if not isinstance(getattr(self, name), dict):
                 raise ResultError(f"{name} must be a mapping, got {getattr(self, name)!r}")
@@ -70,6 +80,10 @@ def write_result(path: str | Path, result: Result) -> None:
         for name in _JSON:
             file.attrs[name] = json.dumps(getattr(result, name), sort_keys=True, allow_nan=False)
         add_array(file, "mean", result.mean.astype(np.float32), unit="1/mm")
+        if result.std is not None:
+            add_array(file, "std", result.std.astype(np.float32), unit="1/mm")
+        for name, values in result.arrays.items():
+            add_array(file, f"arrays/{name}", np.asarray(values, dtype=np.float32))
         for name, values in result.traces.items():
             add_array(file, f"traces/{name}", np.asarray(values, dtype=np.float64))
 
@@ -87,12 +101,14 @@ def read_result(path: str | Path) -> Result:
             parts = {name: json.loads(file.attrs[name]) for name in _JSON}
         except json.JSONDecodeError as error:
             raise ResultError(f"{path} is damaged ({error}); reconstruct again") from error
-        traces = file.get("traces", {})
+        traces, arrays = file.get("traces", {}), file.get("arrays", {})
         return Result(
             method=str(file.attrs["method"]),
             mean=file["mean"][...],
             pixel_size=float(file.attrs["pixel_size"]),
             scan_digest=str(file.attrs["scan_digest"]),
             traces={name: values[...] for name, values in traces.items()},
+            std=file["std"][...] if "std" in file else None,
+            arrays={name: values[...] for name, values in arrays.items()},
             **parts,
         )

@@ -40,6 +40,7 @@ class DipFit:
         weights: w̃ by parameter name, as `UNet` names them.
         network_input: (1, 1, rows, columns).
         scale: 1/mm per unit of the network's output.
+        tv_weight: λ of the fit: ``exp(−λ TV)`` is the prior of the O(1) image that its TV stands for.
         misfit: mean squared standardised residual of the image; 1 is the noise.
         stopped_by: the rule that began the cool-down.
         traces: loss, misfit, and PSNR where a truth is known, by step.
@@ -50,6 +51,7 @@ class DipFit:
     weights: dict[str, Tensor]
     network_input: Tensor
     scale: float
+    tv_weight: float
     steps: int
     misfit: float
     loss: float
@@ -76,6 +78,8 @@ class Ensemble:
     ) -> None:
         assert config.learning_rate is not None
         assert config.max_steps is not None
+        assert config.ramp is not None
+        assert config.strength is not None
         self.scans, self.config, self.device = scans, config, device
         self.shape = unet_shape(config)
         self.skeleton = UNet(self.shape).to("meta")
@@ -122,7 +126,7 @@ class Ensemble:
         self.stopped_at = torch.zeros(members, dtype=torch.long)
         self.traces: dict[str, list[Tensor]] = {"loss": [], "misfit": [], "psnr": []}
         self.snapshot = _copy(self.state())
-        value = objective(transform, config.data_term)
+        value = objective(transform, config.data_term, config.ramp)
 
         def loss(flat: Tensor, z: Tensor, *target: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
             image = self._image(flat, z)
@@ -263,6 +267,7 @@ class Ensemble:
                     weights={name: w.clone().cpu() for name, w in self._unflatten(self.kept[i]).items()},
                     network_input=self.inputs[i][None, None].cpu(),
                     scale=scale,
+                    tv_weight=float(self.targets.penalty[i]) * self.scans[i].sinogram.size / 2,
                     steps=end,
                     misfit=float(misfit),
                     loss=float(loss),

@@ -15,6 +15,8 @@ class Preset:
     skip_channels: tuple[int, ...]
     norm_groups: int
     output: Output
+    ramp: float
+    strength: float
     learning_rate: float
     max_steps: int
 
@@ -26,14 +28,18 @@ PRESETS = {
         skip_channels=(4,) * 2,
         norm_groups=0,
         output="sigmoid",
+        ramp=0.5,
+        strength=0.02,
         learning_rate=3e-3,
         max_steps=2000,
     ),
     "medium": Preset(
         channels=(32,) * 4,
         skip_channels=(4,) * 3,
-        norm_groups=0,
+        norm_groups=4,
         output="sigmoid",
+        ramp=1.0,
+        strength=0.8,
         learning_rate=3e-3,
         max_steps=1500,
     ),
@@ -42,6 +48,8 @@ PRESETS = {
         skip_channels=(4,) * 5,
         norm_groups=32,
         output="sigmoid",
+        ramp=1.0,
+        strength=0.8,
         learning_rate=3e-3,
         max_steps=3000,
     ),
@@ -71,6 +79,8 @@ def resolve(config: DipConfig, shape: tuple[int, int]) -> DipConfig:
             "skip_channels": skips,
             "norm_groups": preset.norm_groups if config.norm_groups is None else config.norm_groups,
             "output": config.output or preset.output,
+            "ramp": preset.ramp if config.ramp is None else config.ramp,
+            "strength": config.strength or preset.strength,
             "learning_rate": config.learning_rate or preset.learning_rate,
             "max_steps": config.max_steps or preset.max_steps,
         }

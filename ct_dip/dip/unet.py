@@ -167,20 +167,24 @@ class UNet(nn.Module):
         """The convolution weights, grouped as a prior over them is: every parameter once, no biases.
 
         ``in``, each ``down`` and each ``up`` (coarsest first) with 3×3 taps; skips and output with 1×1.
+        A normalised convolution is a block of its own (``down0.first``, ``down0.second``): its scale means
+        nothing, so it must not share a variance with another one.
         """
-        normalised = self.shape.norm_groups > 0
-        blocks = [WeightBlock("in", 3, ("first.weight",), normalised)]
+        blocks = [WeightBlock("in", 3, ("first.weight",), self.shape.norm_groups > 0)]
         for i in range(len(self.downs)):
-            names = (f"downs.{i}.first.weight", f"downs.{i}.second.weight")
-            blocks.append(WeightBlock(f"down{i}", 3, names, normalised))
+            blocks += self._double_block(f"down{i}", f"downs.{i}")
         for i, up in enumerate(self.ups):
-            inner = f"ups.{i}.convolutions"
-            names = (f"{inner}.first.weight", f"{inner}.second.weight")
-            blocks.append(WeightBlock(f"up{i}", 3, names, normalised))
+            blocks += self._double_block(f"up{i}", f"ups.{i}.convolutions")
             if up.skip is not None:
                 blocks.append(WeightBlock(f"skip{i}", 1, (f"ups.{i}.skip.weight",), False))
         blocks.append(WeightBlock("out", 1, ("last.weight",), False))
         return blocks
+
+    def _double_block(self, name: str, module: str) -> list[WeightBlock]:
+        parameters = {part: f"{module}.{part}.weight" for part in ("first", "second")}
+        if not self.shape.norm_groups:
+            return [WeightBlock(name, 3, tuple(parameters.values()), False)]
+        return [WeightBlock(f"{name}.{part}", 3, (weight,), True) for part, weight in parameters.items()]
 
 
 def _norm(channels: int, groups: int) -> nn.Module:

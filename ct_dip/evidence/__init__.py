@@ -1,0 +1,1 @@
+"""Marginal likelihood of the sinogram, and the hyperparameters that maximise it."""

@@ -1,0 +1,124 @@
+"""The evidence as a function of all hyperparameters: prior, complement and noise.
+
+The whitened sinogram is ``r = (y − A m₀)/σ``, with σ the noise that the scan states. Its covariance is
+``K = B (J Σ Jᵀ + κ U) Bᵀ + s² I``, ``B = A/σ``, with U the complement, and s the noise relative to what is
+stated. log κ and log s² are fitted together with the prior's log-parameters.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ct_dip.evidence.marginal import CovarianceSum
+from ct_dip.priors.complement import Complement
+from ct_dip.priors.predcp import TvPredCp
+from ct_dip.priors.weights import WeightPrior
+
+Point = Literal["optimum", "fit"]
+
+_NOISE_REACH = math.log(100.0)  # a stated or estimated variance is not wrong by more
+_COMPLEMENT_REACH = 12.0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class EvidenceModel:
+    """``log p(y | θ) + log p(θ)``, θ = (prior, [log κ], [log s²]).
+
+    Args:
+        matrices: ``B G_t Bᵀ`` of every term of the prior, then ``B U Bᵀ`` if there is a complement in the
+            model, then I.
+        residual: r at the prior mean, (measurements,).
+        residual_at_fit: the same at f(w̃).
+        point: where the evidence is taken: ``optimum``, that of the tangent model, which is the marginal
+            likelihood itself; or ``fit``, w̃ in its place, ``½(‖r̃‖²/s² + w̃ᵀΣ⁻¹w̃)`` for ``½ rᵀK⁻¹r``.
+            Since the optimum is a minimum of that sum, the latter is never larger.
+        predcp: hyperprior of the tap lengths, in place of the prior's own.
+        learn_noise: or s = 1.
+    """
+
+    matrices: CovarianceSum
+    prior: WeightPrior
+    complement: Complement | None
+    residual: Tensor
+    residual_at_fit: Tensor
+    point: Point = "optimum"
+    predcp: TvPredCp | None = None
+    learn_noise: bool = True
+
+    @property
+    def _has_complement(self) -> bool:
+        return self.complement is not None and self.complement.in_model
+
+    @property
+    def _fits_complement(self) -> bool:
+        return self._has_complement and self.complement is not None and self.complement.deviation is not None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the parameters in θ."""
+        extra = ["log_complement"] * self._fits_complement + ["log_noise"] * self.learn_noise
+        return (*self.prior.names, *extra)
+
+    @property
+    def start(self) -> Tensor:
+        """Where the fitted weights and the stated noise put θ."""
+        return self._extend(self.prior.start, 0.0, 0.0)
+
+    @property
+    def bounds(self) -> tuple[Tensor, Tensor]:
+        """(lower, upper) of θ."""
+        return (
+            self._extend(self.prior.lower, -_COMPLEMENT_REACH, -_NOISE_REACH),
+            self._extend(self.prior.upper, _COMPLEMENT_REACH, _NOISE_REACH),
+        )
+
+    def _extend(self, prior: Tensor, complement: float, noise: float) -> Tensor:
+        extra = [complement] * self._fits_complement + [noise] * self.learn_noise
+        return torch.cat([prior, torch.tensor(extra, dtype=torch.float64)])
+
+    def split(self, theta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """(θ of the prior, log κ, log s²), the latter two 0 where they are not fitted."""
+        count, zero = len(self.prior.start), theta.new_zeros(())
+        complement = theta[count] if self._fits_complement else zero
+        return theta[:count], complement, theta[-1] if self.learn_noise else zero
+
+    def coefficients(self, theta: Tensor) -> Tensor:
+        """Of ``matrices``."""
+        prior, complement, noise = self.split(theta)
+        parts = [self.prior.coefficients(prior)]
+        if self._has_complement:
+            parts.append(complement.exp()[None])
+        return torch.cat([*parts, noise.exp()[None]])
+
+    def log_evidence(self, theta: Tensor, point: Point | None = None) -> Tensor:
+        """``log p(y | θ)`` of the whitened sinogram, at a point; differentiable."""
+        if (point or self.point) == "optimum":
+            return self.matrices.log_density(self.coefficients(theta), self.residual)
+        prior, _, noise = self.split(theta)
+        _, logdet = self.matrices.terms(self.coefficients(theta), self.residual)
+        misfit = self.residual_at_fit.square().sum() / noise.exp()
+        constant = len(self.residual) * math.log(2 * math.pi)
+        return -0.5 * (misfit + self.prior.weight_norm(prior) + logdet + constant)
+
+    def log_hyperprior(self, theta: Tensor) -> Tensor:
+        """``log p(θ)`` up to a constant."""
+        prior, complement, _ = self.split(theta)
+        total = self.prior.log_hyperprior(prior) if self.predcp is None else self.predcp.log_density(prior)
+        if self.complement is not None and self.complement.deviation is not None:
+            total = total - 0.5 * (complement / self.complement.deviation) ** 2
+        return total
+
+    def objective(self, theta: Tensor) -> Tensor:
+        """What the fit maximises."""
+        return self.log_evidence(theta) + self.log_hyperprior(theta)
+
+    def effective_dimension(self, theta: Tensor) -> float:
+        """``tr(K⁻¹ B JΣJᵀ Bᵀ)``: how many directions of the sinogram the prior explains."""
+        coefficients = self.coefficients(theta.detach()).requires_grad_()
+        _, logdet = self.matrices.terms(coefficients, self.residual)
+        (gradient,) = torch.autograd.grad(logdet, coefficients)
+        terms = len(self.prior.coefficients(self.prior.start))
+        return float((gradient * coefficients.detach())[:terms].sum())

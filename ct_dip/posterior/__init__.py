@@ -1,0 +1,1 @@
+"""What the data leave uncertain: mean, covariance, samples."""

@@ -1,0 +1,71 @@
+"""The posterior ``N(x*, K_xx|y)`` of the linear model in closed form.
+
+``x* = m₀ + K_xy K_yy⁻¹ r``, ``K_xx|y = K_xx − K_xy K_yy⁻¹ K_yx``,
+with ``K_xx = J Σ Jᵀ + κ U`` and ``K_xy = K_xx Bᵀ``.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ct_dip.evidence.marginal import factorise
+from ct_dip.evidence.model import EvidenceModel
+
+
+class LinearModel(NamedTuple):
+    """Everything of the model that is constant in the hyperparameters, in the network's O(1) units."""
+
+    grams: Tensor  # (terms, pixels, pixels): G_t
+    whitened: Tensor  # (measurements, pixels): B = A/σ
+    prior_mean: Tensor  # (pixels,): m₀
+    evidence: EvidenceModel
+    relevance: Tensor | float = 0.0  # (pixels,): variance of pixels that the data single out
+
+
+class Moments(NamedTuple):
+    """Of the posterior of the O(1) image."""
+
+    mean: Tensor  # (pixels,)
+    covariance: Tensor  # (pixels, pixels)
+    jitter: float
+
+
+def prior_covariance(model: LinearModel, theta: Tensor, temper: float = 1.0) -> Tensor:
+    """``K_xx``, (pixels, pixels); a temper below 1 shrinks the part of the weights."""
+    prior, complement, _ = model.evidence.split(theta)
+    total = torch.zeros_like(model.grams[0], dtype=torch.float64)
+    for coefficient, gram in zip(model.evidence.prior.coefficients(prior), model.grams, strict=True):
+        total.add_(gram, alpha=temper * float(coefficient))
+    extra = model.evidence.complement
+    if extra is not None and extra.in_model:
+        total.diagonal().add_(float(complement.exp()) * extra.variance)
+    total.diagonal().add_(model.relevance)
+    return total
+
+
+def condition(model: LinearModel, theta: Tensor, temper: float = 1.0) -> Moments:
+    """The posterior at given hyperparameters."""
+    _, _, noise = model.evidence.split(theta)
+    prior = prior_covariance(model, theta, temper)
+    cross = model.whitened @ prior  # K_yx
+    measured = cross @ model.whitened.T
+    measured.diagonal().add_(float(noise.exp()))
+    lower, jitter = factorise(measured)
+    half = torch.linalg.solve_triangular(lower, cross, upper=False)
+    residual = torch.linalg.solve_triangular(lower, model.evidence.residual[:, None], upper=False)
+    covariance = prior - half.T @ half
+    extra = model.evidence.complement
+    if extra is not None and not extra.in_model:
+        covariance.diagonal().add_(extra.variance * float(noise.exp()))
+    return Moments(model.prior_mean + (half.T @ residual)[:, 0], covariance, jitter)
+
+
+def condition_over(model: LinearModel, thetas: Tensor, temper: float = 1.0) -> Moments:
+    """The mixture of the posteriors at several hyperparameters, as a Gaussian of the same two moments."""
+    parts = [condition(model, theta, temper) for theta in thetas]
+    means = torch.stack([part.mean for part in parts])
+    mean = means.mean(dim=0)
+    spread = (means - mean).T @ (means - mean) / len(parts)
+    covariance = torch.stack([part.covariance for part in parts]).mean(dim=0) + spread
+    return Moments(mean, covariance, max(part.jitter for part in parts))

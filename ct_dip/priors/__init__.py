@@ -1,0 +1,1 @@
+"""Priors over the weights of the linearised network, and over their hyperparameters."""

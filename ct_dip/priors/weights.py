@@ -1,0 +1,191 @@
+"""Gaussian priors ``w ~ N(0, Σ(θ))`` whose image covariance ``J Σ Jᵀ`` is a sum of weighted constants.
+
+A prior maps its log-parameters θ to the weights c_t of that sum, and says how large w̃ is under it.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ct_dip.dip.unet import WeightBlock
+from ct_dip.tangent.statistics import FeatureStatistics
+from ct_dip.tangent.taps import tap_pairs
+
+# Log-parameters may move this far from where the fitted weights put them: factors of 10⁶ in a variance.
+_REACH = math.log(1e6)
+_LENGTHS = (0.1, 30.0)  # of tap correlations: from none to nearly equal taps
+# Deviation of the weak log-normal hyperpriors: a variance is within e^±6 of that of the fitted weights.
+_VARIANCE_DEVIATION = 3.0
+_LENGTH_DEVIATION = 2.0
+
+
+class WeightPrior(ABC):
+    """``Σ(θ)`` by its log-parameters.
+
+    Attributes:
+        names: of the log-parameters.
+        start: where the fitted weights put them, (n,); ``lower`` and ``upper``: how far they may go.
+    """
+
+    names: tuple[str, ...]
+    start: Tensor
+    lower: Tensor
+    upper: Tensor
+
+    @abstractmethod
+    def coefficients(self, theta: Tensor) -> Tensor:
+        """c_t of every constant matrix, (terms,)."""
+
+    @abstractmethod
+    def weight_norm(self, theta: Tensor) -> Tensor:
+        """``w̃ᵀ Σ⁻¹ w̃``, which the evidence at w̃ pays for."""
+
+    def log_hyperprior(self, theta: Tensor) -> Tensor:
+        """Weak, log-normal, up to a constant; flat unless a prior says otherwise."""
+        return theta.new_zeros(())
+
+
+class BlockPrior(WeightPrior):
+    """One variance σ_b² and, for 3×3 filters, one tap correlation length ℓ_b per block.
+
+    The taps p, q of a filter have covariance ``σ_b² exp(−‖p − q‖/ℓ_b)`` (Matérn-½), filters are
+    independent. θ holds every log σ_b², then every log ℓ_b.
+
+    Args:
+        statistics: of the network's features.
+        weights: w̃ by block, in the order of ``statistics.blocks``.
+    """
+
+    def __init__(self, statistics: FeatureStatistics, weights: Sequence[Tensor]) -> None:
+        self.blocks = statistics.blocks
+        self.filters = [
+            part.double().reshape(-1, block.kernel**2)
+            for block, part in zip(self.blocks, weights, strict=True)
+        ]
+        self.wide = [i for i, block in enumerate(self.blocks) if block.kernel > 1]
+        self.names = tuple(
+            [f"log_variance.{block.name}" for block in self.blocks]
+            + [f"log_length.{self.blocks[i].name}" for i in self.wide]
+        )
+        variances, lengths = [], []
+        for block, filters in zip(self.blocks, self.filters, strict=True):
+            variance, length = _fit_taps(block, filters)
+            variances.append(variance)
+            if block.kernel > 1:
+                lengths.append(length)
+        self.start = torch.tensor(variances + lengths, dtype=torch.float64).log()
+        reach = torch.full((len(variances),), _REACH, dtype=torch.float64)
+        shortest, longest = (
+            torch.full((len(lengths),), math.log(length), dtype=torch.float64) for length in _LENGTHS
+        )
+        self.lower = torch.cat([self.start[: len(variances)] - reach, shortest])
+        self.upper = torch.cat([self.start[: len(variances)] + reach, longest])
+
+    def split(self, theta: Tensor) -> tuple[Tensor, Tensor]:
+        """(log variances, log lengths)."""
+        return theta[: len(self.blocks)], theta[len(self.blocks) :]
+
+    def coefficients(self, theta: Tensor) -> Tensor:
+        """``σ_b² exp(−d/ℓ_b)`` by block, then distance."""
+        return torch.cat([self.block_coefficients(theta, i) for i in range(len(self.blocks))])
+
+    def block_coefficients(self, theta: Tensor, block: int) -> Tensor:
+        """Those of one block, by distance."""
+        variances, lengths = self.split(theta)
+        distances = tap_pairs(self.blocks[block].kernel).distances
+        if block not in self.wide:
+            return variances[block].exp() * torch.ones_like(distances)
+        return variances[block].exp() * _correlation(distances, lengths[self.wide.index(block)].exp())
+
+    def weight_norm(self, theta: Tensor) -> Tensor:
+        """``Σ_filters wᵀ C(ℓ_b)⁻¹ w / σ_b²``."""
+        total = theta.new_zeros(())
+        for i, (block, filters) in enumerate(zip(self.blocks, self.filters, strict=True)):
+            taps = tap_pairs(block.kernel)
+            covariance = torch.tensordot(self.block_coefficients(theta, i), taps.pairs, 1)
+            total = total + torch.trace(torch.linalg.solve(covariance, filters.T @ filters))
+        return total
+
+    def log_hyperprior(self, theta: Tensor) -> Tensor:
+        """Variances near those of the fitted weights, lengths near one tap; keeps a block from vanishing."""
+        variances, lengths = self.split(theta)
+        centre, _ = self.split(self.start)
+        return -0.5 * (
+            ((variances - centre) / _VARIANCE_DEVIATION).square().sum()
+            + (lengths / _LENGTH_DEVIATION).square().sum()
+        )
+
+
+class ScaledPrior(WeightPrior):
+    """Another prior as the fitted weights put it, times one free scale: θ is its logarithm."""
+
+    def __init__(self, prior: WeightPrior) -> None:
+        self.prior = prior
+        self.names = ("log_scale",)
+        self.start = torch.zeros(1, dtype=torch.float64)
+        self.lower, self.upper = self.start - _REACH, self.start + _REACH
+
+    def coefficients(self, theta: Tensor) -> Tensor:
+        """``e^θ`` times those of the other prior at its start."""
+        return theta[0].exp() * self.prior.coefficients(self.prior.start)
+
+    def weight_norm(self, theta: Tensor) -> Tensor:
+        """See `WeightPrior.weight_norm`."""
+        return self.prior.weight_norm(self.prior.start) / theta[0].exp()
+
+
+class SingleVariancePrior(WeightPrior):
+    """One variance for all weights: the isotropic prior, or the g-prior on scaled weights.
+
+    Args:
+        select: 1 for the matrices that belong to the sum, (terms,).
+        weights: w̃ in the units in which the prior is isotropic.
+    """
+
+    def __init__(self, name: str, select: Tensor, weights: Tensor) -> None:
+        self.names = (name,)
+        self.select, self.square = select.double(), weights.double().square().sum()
+        self.start = (self.square / weights.numel()).log()[None]
+        self.lower, self.upper = self.start - _REACH, self.start + _REACH
+
+    def coefficients(self, theta: Tensor) -> Tensor:
+        """The variance, where selected."""
+        return theta[0].exp() * self.select
+
+    def weight_norm(self, theta: Tensor) -> Tensor:
+        """``‖w̃‖² / variance``."""
+        return self.square / theta[0].exp()
+
+
+def isotropic_prior(statistics: FeatureStatistics, weights: Sequence[Tensor]) -> SingleVariancePrior:
+    """``Σ = λ⁻¹ I`` over all weights of all blocks: an ablation, not invariant to a layer's scale."""
+    select = torch.zeros(len(statistics.grams))
+    for terms in statistics.terms.values():
+        select[terms.start] = 1  # distance 0
+    return SingleVariancePrior("log_variance", select, torch.cat(list(weights)))
+
+
+def _correlation(distances: Tensor, length: Tensor) -> Tensor:
+    return torch.exp(-distances / length)
+
+
+def _fit_taps(block: WeightBlock, filters: Tensor) -> tuple[float, float]:
+    """(σ², ℓ) under which the fitted filters are most likely, as draws from their prior.
+
+    For a correlation C(ℓ) the best variance is ``mean wᵀC⁻¹w / taps``; ℓ is found on a grid, since a
+    prior of thousands of weights needs no third digit.
+    """
+    taps = tap_pairs(block.kernel)
+    count, size = filters.shape
+    gram = filters.T @ filters
+    best = (-math.inf, 1.0, 1.0)
+    grid = torch.logspace(math.log10(_LENGTHS[0]), math.log10(_LENGTHS[1]), 60, dtype=torch.float64)
+    for length in grid if size > 1 else grid[:1]:
+        correlation = torch.tensordot(_correlation(taps.distances, length), taps.pairs, 1)
+        variance = float(torch.trace(torch.linalg.solve(correlation, gram))) / (count * size)
+        likelihood = -0.5 * count * (size * math.log(variance) + float(torch.logdet(correlation)))
+        best = max(best, (likelihood, variance, float(length)))
+    return best[1], best[2]

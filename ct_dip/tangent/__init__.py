@@ -1,0 +1,1 @@
+"""The network, linear in its weights around the fit: products with J, and its feature statistics."""

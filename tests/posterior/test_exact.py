@@ -1,0 +1,130 @@
+"""The posterior against Bayesian linear regression in weight space, and its calibration by simulation."""
+
+import copy
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from ct_dip.config import InferenceConfig
+from ct_dip.evidence.fit import fit_evidence
+from ct_dip.operators import ray_transform
+from ct_dip.posterior.exact import condition, condition_over, prior_covariance
+from ct_dip.posterior.fit import linear_model
+from ct_dip.tangent.jacobian import Jacobian
+from tests import tiny
+from tests.evidence.test_evidence import OPTIMUM, random_full_theta
+from tests.priors.test_weights import covariance
+
+
+@pytest.mark.parametrize("photons", [False, True], ids=["white", "photons"])
+def test_equals_regression_in_weight_space(photons):
+    """Woodbury: (Σ⁻¹ + JᵀBᵀBJ/s²)⁻¹ over weights and complement, pushed to the image."""
+    model, jacobian, _ = tiny.model(OPTIMUM, photons=photons)
+    evidence = model.evidence
+    theta = random_full_theta(evidence)
+    prior, complement, noise = evidence.split(theta)
+    features = torch.cat([jacobian.dense(), torch.eye(30, dtype=torch.float64)], dim=1)
+    precision = torch.block_diag(
+        torch.linalg.inv(covariance(evidence.prior, prior)),
+        torch.diag(1 / (complement.exp() * evidence.complement.variance)),
+    )
+    design = model.whitened @ features
+    weights = torch.linalg.inv(precision + design.T @ design / noise.exp())
+    mean = weights @ (design.T @ evidence.residual) / noise.exp()
+    found = condition(model, theta)
+    torch.testing.assert_close(found.mean, model.prior_mean + features @ mean)
+    torch.testing.assert_close(found.covariance, features @ weights @ features.T)
+    assert found.jitter == 0
+
+
+def test_temper_shrinks_the_weights_part_only():
+    model, _, _ = tiny.model(OPTIMUM)
+    theta = random_full_theta(model.evidence)
+    whole, half = prior_covariance(model, theta), prior_covariance(model, theta, 0.5)
+    _, complement, _ = model.evidence.split(theta)
+    extra = torch.diag(complement.exp() * model.evidence.complement.variance)
+    torch.testing.assert_close(half - extra, 0.5 * (whole - extra))
+
+
+def test_mixture_has_the_moments_of_its_parts():
+    model, _, _ = tiny.model(OPTIMUM)
+    thetas = torch.stack([random_full_theta(model.evidence, seed) for seed in range(3)])
+    parts = [condition(model, theta) for theta in thetas]
+    found = condition_over(model, thetas)
+    generator = np.random.default_rng(0)
+    draws = np.concatenate(
+        [generator.multivariate_normal(p.mean.numpy(), p.covariance.numpy(), 40_000) for p in parts]
+    )
+    assert np.allclose(draws.mean(axis=0), found.mean, atol=0.02)
+    assert np.allclose(np.cov(draws.T), found.covariance, atol=0.02)
+    torch.testing.assert_close(condition_over(model, thetas[:1]).covariance, parts[0].covariance)
+
+
+def _without_eps(network):
+    """Proposition 3 is about normalisation itself, not about the constant that guards its division."""
+    for module in network.modules():
+        if isinstance(module, torch.nn.GroupNorm):
+            module.eps = 1e-12
+    return network
+
+
+def _refitted(network, config):
+    fit, scan = tiny.dip_fit(tiny.NORMALISED), tiny.scan()
+    jacobian = Jacobian(network, tiny.network_input().double())
+    model = linear_model(fit, scan, jacobian, config, ray_transform(scan.geometry))
+    return condition(model, fit_evidence(model.evidence, starts=1).theta)
+
+
+@pytest.mark.parametrize("factor", [0.1, 10.0])
+@pytest.mark.parametrize(
+    ("prior", "objective"),
+    [("block", "optimum"), ("block", "scale"), ("g", "optimum"), ("isotropic", "optimum")],
+)
+def test_predictions_do_not_depend_on_the_scale_of_normalised_weights(factor, prior, objective):
+    """Proposition 3 of Antorán et al. (2022): holds with a variance per layer, fails with one for all."""
+    config = InferenceConfig(prior=prior, objective=objective, complement="white")
+    network = _without_eps(tiny.network(tiny.NORMALISED).double())
+    rescaled = copy.deepcopy(network)
+    with torch.no_grad():
+        rescaled.downs[0].first.weight *= factor
+        rescaled.downs[0].first.bias *= factor
+    z = tiny.network_input().double()
+    torch.testing.assert_close(network(z), rescaled(z))
+    first, second = _refitted(network, config), _refitted(rescaled, config)
+    size = first.covariance.diagonal().sqrt().mean()
+    mean = float((first.mean - second.mean).abs().max() / size)
+    std = float((first.covariance.diagonal().sqrt() / second.covariance.diagonal().sqrt() - 1).abs().max())
+    if prior == "isotropic":
+        assert max(mean, std) > 0.02
+    else:
+        assert max(mean, std) < 1e-3
+
+
+def test_simulation_based_calibration():
+    """Draw an image from the prior, measure it, infer: ranks are uniform, 95 % intervals cover 95 %."""
+    model, _, _ = tiny.model(OPTIMUM)
+    theta = model.evidence.start
+    prior = prior_covariance(model, theta)
+    factor = torch.linalg.cholesky(prior)
+    generator = torch.Generator().manual_seed(0)
+    draws, levels = 200, 19
+    pixels = [3, 12, 14, 27]
+    ranks, inside = [], []
+    for _ in range(draws):
+        x = model.prior_mean + factor @ torch.randn(30, generator=generator, dtype=torch.float64)
+        noise = torch.randn(len(model.whitened), generator=generator, dtype=torch.float64)
+        residual = model.whitened @ (x - model.prior_mean) + noise
+        observed = model._replace(evidence=dataclasses.replace(model.evidence, residual=residual))
+        found = condition(observed, theta)
+        std = found.covariance.diagonal().sqrt()
+        inside.append(((x - found.mean).abs() < 1.96 * std).double().mean())
+        root = torch.linalg.cholesky(found.covariance)
+        samples = found.mean + torch.randn(levels, 30, generator=generator, dtype=torch.float64) @ root.T
+        ranks.append((samples[:, pixels] < x[pixels]).sum(dim=0))
+    assert float(torch.stack(inside).mean()) == pytest.approx(0.95, abs=0.02)
+    for pixel in torch.stack(ranks).T:
+        counts = torch.bincount(pixel, minlength=levels + 1).numpy()
+        assert stats.chisquare(counts).pvalue > 1e-3

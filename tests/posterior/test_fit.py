@@ -1,0 +1,207 @@
+"""`fit_posterior` and `Posterior`: what a user asks, and what happens when they ask badly."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from ct_dip.config import InferenceConfig
+from ct_dip.errors import InputError, MemoryBudgetError
+from ct_dip.posterior.fit import fit_posterior, posterior_bytes
+from ct_dip.posterior.relevance import relevant_pixels
+from ct_dip.priors.complement import published_floor, slope_complement
+from tests import tiny
+from tests.posterior.test_exact import OPTIMUM
+
+
+@pytest.fixture(scope="module")
+def posterior():
+    return fit_posterior(tiny.dip_fit(), tiny.scan(), InferenceConfig(starts=1))
+
+
+def test_images_are_in_inverse_millimetres(posterior):
+    fit = tiny.dip_fit()
+    np.testing.assert_allclose(posterior.dip, fit.image)
+    np.testing.assert_allclose(posterior.mean, (posterior.dip + posterior.linear) / 2)
+    assert posterior.std.shape == tiny.IMAGE
+    assert (posterior.std > 0).all()
+    variance = posterior.unit_covariance.diagonal().numpy().reshape(tiny.IMAGE)
+    np.testing.assert_allclose(posterior.std, tiny.SCALE * np.sqrt(variance))
+
+
+@pytest.mark.parametrize(("image", "name"), [("dip", "dip"), ("linear", "linear")])
+def test_the_shown_image_can_be_chosen(image, name):
+    found = fit_posterior(tiny.dip_fit(), tiny.scan(), InferenceConfig(starts=1, image=image))
+    np.testing.assert_array_equal(found.mean, getattr(found, name))
+
+
+def test_patches_tile_the_image(posterior):
+    (whole,) = posterior.covariance()
+    np.testing.assert_allclose(whole.covariance, tiny.SCALE**2 * posterior.unit_covariance.numpy())
+    for side in (1, 2, 4, 10):
+        count = np.zeros(tiny.IMAGE)
+        for rows, columns, matrix in posterior.covariance(side):
+            count[rows, columns] += 1
+            inside = np.arange(30).reshape(tiny.IMAGE)[rows, columns].ravel()
+            np.testing.assert_allclose(matrix, whole.covariance[np.ix_(inside, inside)])
+        assert (count == 1).all()
+    with pytest.raises(InputError, match="patch 0"):
+        posterior.covariance(0)
+
+
+def test_log_likelihood_of_pixels_patches_and_the_image(posterior):
+    truth = tiny.scan().ground_truth.astype(np.float64)
+    single = stats.norm(posterior.mean, posterior.std).logpdf(truth).mean()
+    assert posterior.log_likelihood(truth, 1) == pytest.approx(single)
+    (whole,) = posterior.covariance()
+    full = stats.multivariate_normal(posterior.mean.ravel(), whole.covariance).logpdf(truth.ravel()) / 30
+    assert posterior.log_likelihood(truth) == pytest.approx(full)
+    patches = sum(
+        stats.multivariate_normal(posterior.mean[r, c].ravel(), k).logpdf(truth[r, c].ravel())
+        for r, c, k in posterior.covariance(3)
+    )
+    assert posterior.log_likelihood(truth, 3) == pytest.approx(patches / 30)
+    with pytest.raises(InputError, match="shape"):
+        posterior.log_likelihood(truth[:-1])
+
+
+def test_samples_have_the_posterior_moments(posterior):
+    samples = posterior.sample(40_000, seed=3)
+    np.testing.assert_allclose(samples.mean(axis=0), posterior.mean, atol=5 * posterior.std.max() / 200)
+    (whole,) = posterior.covariance()
+    np.testing.assert_allclose(
+        np.cov(samples.reshape(-1, 30).T), whole.covariance, atol=0.05 * whole.covariance.max()
+    )
+    np.testing.assert_array_equal(posterior.sample(2, seed=3), samples[:2] * 0 + posterior.sample(2, seed=3))
+
+
+def test_coverage_counts_intervals(posterior):
+    assert posterior.coverage(posterior.mean, 0.5) == 1.0
+    edge = posterior.mean + 1.0 * posterior.std
+    assert posterior.coverage(edge, 0.6826) == 0.0
+    assert posterior.coverage(edge, 0.6828) == 1.0
+    mask = np.zeros(tiny.IMAGE, dtype=bool)
+    mask[0] = True
+    half = np.where(mask, posterior.mean, posterior.mean + 9 * posterior.std)
+    assert posterior.coverage(half, 0.95, mask) == 1.0
+    with pytest.raises(InputError, match="level"):
+        posterior.coverage(posterior.mean, 95)
+
+
+def test_sinogram_check_is_the_predictive(posterior):
+    scan = tiny.scan()
+    check = posterior.sinogram
+    from ct_dip.operators import ray_transform
+
+    a = ray_transform(scan.geometry).dense().numpy()
+    np.testing.assert_allclose(check.mean.ravel(), a @ posterior.mean.ravel(), rtol=1e-4, atol=1e-5)
+    (whole,) = posterior.covariance()
+    variance = np.einsum("ij,jk,ik->i", a, whole.covariance, a) + posterior.noise_std**2
+    np.testing.assert_allclose(check.std.ravel() ** 2, variance, rtol=1e-3)
+    np.testing.assert_allclose(
+        check.standardised, (scan.sinogram - check.mean) / posterior.noise_std, rtol=1e-3, atol=1e-4
+    )
+
+
+def test_units_of_length_and_attenuation_do_not_matter():
+    """The same scan with attenuation in other units gives the same image, in those units."""
+    import dataclasses
+
+    fit, scan = tiny.dip_fit(), tiny.scan()
+    factor = 20.0
+    other = dataclasses.replace(
+        scan,
+        sinogram=scan.sinogram * factor,
+        noise=dataclasses.replace(scan.noise, std=scan.noise.std * factor),
+    )
+    scaled = dataclasses.replace(fit, scale=fit.scale * factor, image=fit.image * factor)
+    config = InferenceConfig(starts=1)
+    first, second = fit_posterior(fit, scan, config), fit_posterior(scaled, other, config)
+    np.testing.assert_allclose(second.mean, factor * first.mean, rtol=1e-4)
+    np.testing.assert_allclose(second.std, factor * first.std, rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"objective": "optimum"},
+        {"objective": "fit"},
+        {"objective": "optimum", "hyperprior": "tv-predcp"},
+        {"prior": "g"},
+        {"prior": "isotropic"},
+        {"complement": "white"},
+        {"complement": "floor"},
+        {"complement": "none"},
+        {"prior_mean": "zero"},
+        {"integrate": "laplace"},
+        {"noise": "fixed"},
+    ],
+    ids=lambda s: ",".join(f"{k}={v}" for k, v in s.items()),
+)
+def test_every_choice_runs_and_repeats(settings):
+    config = InferenceConfig(starts=1, **settings)
+    first, second = (fit_posterior(tiny.dip_fit(), tiny.scan(), config) for _ in range(2))
+    assert np.isfinite(first.mean).all()
+    assert np.isfinite(first.std).all()
+    np.testing.assert_array_equal(first.std, second.std)
+
+
+def test_contradicting_choices_are_refused():
+    for settings in ({"objective": "scale"}, {"prior": "g", "objective": "optimum"}):
+        config = InferenceConfig(hyperprior="tv-predcp", **settings)
+        with pytest.raises(InputError, match="tap lengths"):
+            fit_posterior(tiny.dip_fit(), tiny.scan(), config)
+
+
+def test_memory_is_asked_for_first():
+    needed = posterior_bytes(tiny.PLAIN, tiny.scan())
+    with pytest.raises(MemoryBudgetError, match="exact inference needs"):
+        fit_posterior(tiny.dip_fit(), tiny.scan(), memory_budget=needed - 1)
+
+
+def test_slope_complement_is_wide_at_edges_only():
+    image = torch.zeros(8, 8)
+    image[:, 4:] = 1
+    variance = slope_complement(image, "sigmoid", 0.05).variance.reshape(8, 8)
+    assert (variance[:, [0, 1, 6, 7]] == variance.min()).all()
+    assert (variance[:, 3:5] > 100 * variance.min()).all()
+    for output in ("identity", "softplus"):
+        assert (slope_complement(image, output, 0.05).variance > 0).all()
+
+
+def test_published_floor_is_the_mean_of_the_pseudo_inverse():
+    model, _, _ = tiny.model(InferenceConfig())
+    floor = published_floor(model.whitened)
+    assert not floor.in_model
+    inverse = torch.linalg.pinv(model.whitened.T @ model.whitened, rtol=1e-12)
+    assert float(floor.variance[0]) == pytest.approx(float(inverse.diagonal().mean()), rel=1e-6)
+
+
+def _observing(model, image, seed=0):
+    import dataclasses
+
+    noise = torch.randn(
+        len(model.whitened), generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    )
+    residual = model.whitened @ (image - model.prior_mean) + noise
+    return model._replace(evidence=dataclasses.replace(model.evidence, residual=residual))
+
+
+def test_a_spot_that_the_prior_excludes_is_found():
+    """Little prior variance, and a bright pixel that the network does not show."""
+    model, _, _ = tiny.model(InferenceConfig(objective="optimum", complement="slope"))
+    theta = model.evidence.start.clone()
+    theta[: len(model.evidence.prior.blocks)] -= 12  # weights that hardly move
+    quiet = relevant_pixels(_observing(model, model.prior_mean), theta, tiny.IMAGE)
+    assert not quiet.any()
+    image = model.prior_mean.clone()
+    image[12] += 5.0
+    spots = relevant_pixels(_observing(model, image), theta, tiny.IMAGE)
+    assert spots[12] > 0
+    assert spots[12] == spots.max()
+
+
+def test_optimum_objective_is_not_tempered():
+    assert OPTIMUM.tempering == 1.0
+    assert InferenceConfig().tempering < 1.0
+    assert InferenceConfig(temper=0.7).tempering == 0.7

@@ -1,0 +1,82 @@
+"""Weight priors against their covariance, written out."""
+
+import math
+
+import pytest
+import torch
+
+from ct_dip.config import InferenceConfig
+from ct_dip.priors.weights import ScaledPrior, _fit_taps
+from ct_dip.tangent.taps import tap_pairs
+from tests import tiny
+
+
+def covariance(prior, theta):
+    """Σ(θ), (P, P), filter by filter."""
+    parts = []
+    variances, lengths = prior.split(theta)
+    lengths = dict(zip(prior.wide, lengths, strict=True))
+    steps = torch.arange(3, dtype=torch.float64)
+    grid = torch.cartesian_prod(steps, steps)
+    for i, filters in enumerate(prior.filters):
+        taps = torch.ones(1, 1, dtype=torch.float64)
+        if i in lengths:
+            taps = torch.exp(-torch.cdist(grid, grid) / lengths[i].exp())
+        parts += [variances[i].exp() * taps] * len(filters)
+    return torch.block_diag(*parts)
+
+
+def random_theta(prior, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return prior.start + 0.5 * torch.randn(len(prior.start), generator=generator, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("shape", [tiny.PLAIN, tiny.NORMALISED], ids=["plain", "normalised"])
+def test_image_covariance_is_j_sigma_jt(shape):
+    model, jacobian, _ = tiny.model(InferenceConfig(objective="optimum"), shape=shape)
+    prior = model.evidence.prior
+    theta = random_theta(prior)
+    dense, sigma = jacobian.dense(), covariance(prior, theta)
+    found = torch.tensordot(prior.coefficients(theta), model.grams, 1)
+    torch.testing.assert_close(found, dense @ sigma @ dense.T)
+    w = jacobian.weights
+    torch.testing.assert_close(prior.weight_norm(theta), w @ torch.linalg.solve(sigma, w))
+
+
+def test_every_normalised_convolution_has_its_own_variance():
+    blocks = tiny.network(tiny.NORMALISED).weight_blocks()
+    assert all(len(block.parameters) == 1 for block in blocks if block.normalised)
+    assert {b.name for b in blocks} >= {"in", "down0.first", "down0.second", "up0.first", "up0.second"}
+    assert {b.name for b in tiny.network().weight_blocks()} == {"in", "down0", "up0", "skip0", "out"}
+
+
+def test_scaled_prior_moves_everything_together():
+    model, _, _ = tiny.model(InferenceConfig(objective="optimum"))
+    prior = model.evidence.prior
+    scaled = ScaledPrior(prior)
+    theta = torch.tensor([math.log(3.0)], dtype=torch.float64)
+    torch.testing.assert_close(scaled.coefficients(theta), 3 * prior.coefficients(prior.start))
+    torch.testing.assert_close(scaled.weight_norm(theta), prior.weight_norm(prior.start) / 3)
+
+
+def test_isotropic_prior_is_one_variance():
+    model, jacobian, _ = tiny.model(InferenceConfig(prior="isotropic", objective="optimum"))
+    prior = model.evidence.prior
+    dense = jacobian.dense()
+    theta = torch.tensor([math.log(0.7)], dtype=torch.float64)
+    found = torch.tensordot(prior.coefficients(theta), model.grams, 1)
+    torch.testing.assert_close(found, 0.7 * dense @ dense.T)
+    torch.testing.assert_close(prior.weight_norm(theta), jacobian.weights @ jacobian.weights / 0.7)
+
+
+@pytest.mark.parametrize("length", [0.3, 1.0, 4.0])
+def test_taps_are_fitted_by_maximum_likelihood(length):
+    taps = tap_pairs(3)
+    correlation = torch.tensordot(torch.exp(-taps.distances / length), taps.pairs, 1)
+    generator = torch.Generator().manual_seed(0)
+    draws = torch.randn(4000, 9, generator=generator, dtype=torch.float64)
+    filters = math.sqrt(0.02) * draws @ torch.linalg.cholesky(correlation).T
+    block = tiny.network().weight_blocks()[0]
+    variance, found = _fit_taps(block, filters)
+    assert variance == pytest.approx(0.02, rel=0.1)
+    assert found == pytest.approx(length, rel=0.15)

@@ -1,0 +1,112 @@
+"""J against autograd, against its transpose, and for what it costs."""
+
+import pytest
+import torch
+from torch.func import functional_call
+
+from ct_dip.dip.unet import UNet, UNetShape
+from ct_dip.tangent.jacobian import Jacobian
+from tests import identities, tiny
+
+SHAPES = {
+    "plain": tiny.PLAIN,
+    "normalised": tiny.NORMALISED,
+    "softplus, nearest": UNetShape(
+        channels=(2, 3, 2), skip_channels=(0, 2), output="softplus", upsampling="nearest"
+    ),
+    "identity, one scale": UNetShape(channels=(3,), skip_channels=(), output="identity"),
+}
+
+
+@pytest.fixture(params=SHAPES, ids=list(SHAPES))
+def shape(request):
+    return SHAPES[request.param]
+
+
+def make(shape, **options):
+    return Jacobian(tiny.network(shape).double(), tiny.network_input().double(), **options)
+
+
+def by_autograd(shape):
+    network, z = tiny.network(shape).double(), tiny.network_input().double()
+    names = [name for block in network.weight_blocks() for name in block.parameters]
+    fixed = {name: value.detach() for name, value in network.named_parameters()}
+
+    def image(*weights):
+        return functional_call(network, fixed | dict(zip(names, weights, strict=True)), (z,))[0, 0]
+
+    parts = torch.autograd.functional.jacobian(image, tuple(fixed[name] for name in names))
+    return torch.cat([part.reshape(30, -1) for part in parts], dim=1)
+
+
+def test_equals_the_derivative_of_the_network(shape):
+    jacobian = make(shape)
+    torch.testing.assert_close(jacobian.dense(), by_autograd(shape))
+    torch.testing.assert_close(jacobian.T.dense(), by_autograd(shape).T)
+
+
+def test_obeys_the_contract_of_linear_maps(shape):
+    jacobian = make(shape)
+    identities.assert_linear(jacobian)
+    identities.assert_batch_is_loop(jacobian)
+    identities.assert_differentiable(jacobian)
+    identities.assert_functional_transforms(jacobian)
+    identities.assert_adjoint(jacobian, torch.float64)
+
+
+def test_adjoint_in_float32():
+    identities.assert_adjoint(Jacobian(tiny.network(), tiny.network_input()), torch.float32)
+
+
+def test_empty_batches():
+    jacobian = make(tiny.PLAIN)
+    assert jacobian(torch.empty(0, *jacobian.domain_shape).double()).shape == (0, *tiny.IMAGE)
+    assert jacobian.T(torch.empty(0, *tiny.IMAGE).double()).shape == (0, *jacobian.domain_shape)
+
+
+def test_chunks_change_nothing(shape):
+    whole, chunked = make(shape), make(shape, chunk_bytes=1)
+    assert chunked.chunk == 1 < whole.chunk
+    x, y = identities.random_pair(whole, torch.float64, batch=(5,))
+    torch.testing.assert_close(chunked(x), whole(x))
+    torch.testing.assert_close(chunked.T(y), whole.T(y))
+    torch.testing.assert_close(chunked.columns(chunked.blocks), whole.dense())
+
+
+def test_columns_of_a_block_are_columns_of_j(shape):
+    jacobian = make(shape)
+    dense = jacobian.dense()
+    for block in jacobian.blocks:
+        torch.testing.assert_close(jacobian.columns([block]), dense[:, jacobian.slices[block.name]])
+
+
+def test_weights_and_image_are_those_of_the_network(shape):
+    jacobian, network = make(shape), tiny.network(shape).double()
+    parameters = dict(network.named_parameters())
+    flat = torch.cat([parameters[n].flatten() for b in network.weight_blocks() for n in b.parameters])
+    torch.testing.assert_close(jacobian.weights, flat.detach())
+    torch.testing.assert_close(jacobian.image, network(tiny.network_input().double())[0, 0].detach())
+
+
+def test_the_network_runs_once(monkeypatch):
+    calls = []
+    forward = UNet.forward
+
+    def counted(self, x):
+        calls.append(1)
+        return forward(self, x)
+
+    monkeypatch.setattr(UNet, "forward", counted)
+    jacobian = make(tiny.PLAIN)
+    x, y = identities.random_pair(jacobian, torch.float64, batch=(3,))
+    for _ in range(3):
+        jacobian(x)
+        jacobian.T(y)
+    assert len(calls) == 1
+
+
+def test_leaves_the_network_alone():
+    network = tiny.network()
+    Jacobian(network, tiny.network_input())
+    assert all(p.requires_grad for p in network.parameters())
+    assert not any(module._forward_hooks for module in network.modules())
