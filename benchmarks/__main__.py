@@ -12,6 +12,8 @@ BENCHMARKS = {
     "dip-kmnist": "benchmarks.dip_kmnist",
     "dip-ensemble": "benchmarks.dip_ensemble",
     "dip-real": "benchmarks.dip_real",
+    "evidence-fit": "benchmarks.evidence_fit",
+    "kmnist-loglik": "benchmarks.kmnist_loglik",
 }
 
 

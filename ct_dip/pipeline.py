@@ -273,6 +273,8 @@ def _settings(config: RunConfig, shape: tuple[int, int]) -> dict[str, Any]:
     settings = config.resolved() | {"threads": torch.get_num_threads()}
     if "dip" in settings:
         settings["dip"] = resolve(config.dip, shape).model_dump(mode="json")
+    if "inference" in settings:
+        settings["inference"] = config.inference.resolved().model_dump(mode="json")
     return settings
 
 

@@ -113,10 +113,13 @@ def result_summary(result: "Result") -> dict[str, str]:
     }
     names = {"psnr": "PSNR", "ssim": "SSIM", "duality_gap": "duality gap", "stopped_by": "stopped by"}
     for key, value in result.metrics.items():
+        if isinstance(value, list | dict):  # tables are for --json
+            continue
         name = names.get(key, key.replace("_", " "))
         unit = {"psnr": " dB", "peak_memory_mb": " MiB"}.get(key, "")
         lines[name.removesuffix(" mb")] = (f"{value:.4g}" if isinstance(value, float) else f"{value}") + unit
     lines["time"] = ", ".join(f"{name} {seconds:.2g} s" for name, seconds in result.seconds.items())
-    settings = result.settings.get(result.method, {})
-    lines["settings"] = ", ".join(f"{key} {value}" for key, value in settings.items())
+    for section, settings in result.settings.items():
+        if isinstance(settings, dict):
+            lines[f"{section} settings"] = ", ".join(f"{key} {value}" for key, value in settings.items())
     return lines

@@ -26,6 +26,9 @@ def reconstruct(
         str | None, typer.Option(help="Ray transform: auto, sparse, astra, odl or tomosipo.")
     ] = None,
     kernel: Annotated[str | None, typer.Option(help="Ray weights: auto, line, linear or strip.")] = None,
+    hyperprior: Annotated[
+        str | None, typer.Option(help="Of lin-dip: weak (the default), none or tv-predcp.")
+    ] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
     threads: Annotated[
         int | None,
@@ -52,9 +55,10 @@ def reconstruct(
     from ct_dip.pipeline import reconstruct as run
     from ct_dip.report.figures import reconstruction_panel, save_png
 
+    chosen = [*(set_ or ()), *([f"inference.hyperprior={hyperprior}"] if hyperprior else [])]
     settings = load_config(
         config,
-        settings=set_ or (),
+        settings=chosen,
         method=method,
         backend=backend,
         kernel=kernel,
@@ -75,6 +79,7 @@ def reconstruct(
     result = run(loaded, settings, progress=progress, memory_budget=budget_memory, run_folder=folder)
     panel = reconstruction_panel(
         {result.method.upper(): result.mean},
+        std=result.std,
         pixel_size=result.pixel_size,
         truth=loaded.ground_truth,
         title=loaded.source or None,
@@ -90,5 +95,10 @@ def outcome(result: "Result") -> str:
     """A result in one line."""
     seconds = sum(result.seconds.values())
     quality = f", {result.metrics['psnr']:.2f} dB" if "psnr" in result.metrics else ""
+    if "log_likelihood_per_pixel" in result.metrics:
+        quality += (
+            f", {result.metrics['log_likelihood_per_pixel']:.2f} nats per pixel, "
+            f"95 % intervals cover {result.metrics['coverage_95']:.1%}"
+        )
     rows, columns = result.mean.shape
     return f"{result.method} of {rows} × {columns} pixels in {seconds:.2g} s{quality}"

@@ -137,6 +137,7 @@ class Ensemble:
 
     def _make_rule(self) -> StoppingRule:
         config, members = self.config, len(self.scans)
+        assert config.max_steps is not None
         choice = config.stopping
         if choice == "auto":
             # An estimated noise level is an upper one and knows nothing of model errors.
@@ -144,7 +145,9 @@ class Ensemble:
         if choice == "discrepancy":
             return Discrepancy(members, target=config.discrepancy)
         if choice == "variance":
-            return RunningVariance(members, self.scans[0].geometry.domain_shape)
+            # While the rate is high the iterates jump, and their variance has early minima that mean little.
+            patience = max(1, config.max_steps // 2)
+            return RunningVariance(members, self.scans[0].geometry.domain_shape, patience=patience)
         return Budget()
 
     def _image(self, flat: Tensor, z: Tensor) -> Tensor:
@@ -184,21 +187,34 @@ class Ensemble:
         self.kept[newly] = self.adam.weights[newly]
         self.stopped_at[newly] = step + 1
         self.done |= newly
-        figures = {"loss": float(loss.mean()), "misfit": float(misfit.mean())}
+        figures = {"loss": float(loss.nanmean()), "misfit": float(misfit.nanmean())}
         if self.traces["psnr"]:
-            figures["psnr"] = float(self.traces["psnr"][-1].mean())
+            figures["psnr"] = float(self.traces["psnr"][-1].nanmean())
         return figures
 
     def _evaluate_all(self, z: Tensor) -> tuple[Tensor, tuple[Tensor, tuple[Tensor, Tensor]]]:
-        """Gradients (N, P), losses (N,), misfits (N,) and O(1) images (N, rows, columns)."""
+        """Gradients (N, P), losses (N,), misfits (N,) and O(1) images (N, rows, columns).
+
+        Networks that are done cost nothing: their rows are zero (gradients) or NaN.
+        """
         target = tuple(vars(self.targets).values())
-        if len(self.scans) > 1:
-            return vmap(grad_and_value(self.loss, has_aux=True))(self.adam.weights, z, *target)
-        # One network does not pay for being an ensemble: plain autograd is a third faster.
-        flat = self.adam.weights[0].clone().requires_grad_()
-        loss, (misfit, image) = self.loss(flat, z[0], *(t[0] for t in target))
-        (gradient,) = torch.autograd.grad(loss, flat)
-        return gradient[None], (loss.detach()[None], (misfit.detach()[None], image.detach()[None]))
+        active = torch.nonzero(~self.done)[:, 0].to(self.device)
+        if len(active) == 1:
+            # One network does not pay for being an ensemble: plain autograd is a third faster.
+            i = int(active[0])
+            flat = self.adam.weights[i].clone().requires_grad_()
+            loss, (misfit, image) = self.loss(flat, z[i], *(t[i] for t in target))
+            (gradient,) = torch.autograd.grad(loss, flat)
+            found = [gradient[None], loss.detach()[None], misfit.detach()[None], image.detach()[None]]
+        else:
+            rows = (self.adam.weights[active], z[active], *(t[active] for t in target))
+            gradients, (losses, (misfits, images)) = vmap(grad_and_value(self.loss, has_aux=True))(*rows)
+            found = [gradients, losses, misfits, images]
+        if len(active) < len(self.scans):
+            for place, (values, empty) in enumerate(zip(found, (0.0, *[torch.nan] * 3), strict=True)):
+                found[place] = values.new_full((len(self.scans), *values.shape[1:]), empty)
+                found[place][active] = values
+        return found[0], (found[1], (found[2], found[3]))
 
     def _record(self, loss: Tensor, misfit: Tensor, images: Tensor) -> None:
         self.traces["loss"].append(loss.detach().cpu())
@@ -206,8 +222,8 @@ class Ensemble:
         if all(scan.ground_truth is not None for scan in self.scans):
             shown = images.detach().cpu().numpy()
             values = [
-                psnr(scale * image, scan.ground_truth, scan.mask)
-                for scan, scale, image in zip(self.scans, self.scales, shown, strict=True)
+                torch.nan if done else psnr(scale * image, scan.ground_truth, scan.mask)
+                for done, scan, scale, image in zip(self.done, self.scans, self.scales, shown, strict=True)
                 if scan.ground_truth is not None
             ]
             self.traces["psnr"].append(torch.tensor(values))

@@ -82,16 +82,31 @@ class WeightBlock(NamedTuple):
     normalised: bool  # followed by a normalisation, so that its scale does not matter
 
 
+class _JoinedConvolution(nn.Conv2d):
+    """The convolution of several inputs that were joined along their channels, without joining them.
+
+    The 32 + 4 channels of a skip would be 36, for which the grouped convolutions of an ensemble have no
+    fast path: in two parts they take a third of the time, and a single network loses nothing.
+    """
+
+    def forward(self, *parts: Tensor) -> Tensor:
+        weights = torch.split(self.weight, [part.shape[-3] for part in parts], dim=1)
+        total = F.conv2d(parts[0], weights[0], self.bias, self.stride, self.padding)
+        for part, weight in zip(parts[1:], weights[1:], strict=True):
+            total = total + F.conv2d(part, weight, None, self.stride, self.padding)
+        return total
+
+
 class _DoubleConvolution(nn.Module):
     def __init__(self, inputs: int, outputs: int, stride: int, groups: int) -> None:
         super().__init__()
-        self.first = nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1)
+        self.first = _JoinedConvolution(inputs, outputs, 3, stride=stride, padding=1)
         self.first_norm = _norm(outputs, groups)
         self.second = nn.Conv2d(outputs, outputs, 3, padding=1)
         self.second_norm = _norm(outputs, groups)
 
-    def forward(self, x: Tensor) -> Tensor:
-        x = F.leaky_relu(self.first_norm(self.first(x)), SLOPE)
+    def forward(self, *parts: Tensor) -> Tensor:
+        x = F.leaky_relu(self.first_norm(self.first(*parts)), SLOPE)
         return F.leaky_relu(self.second_norm(self.second(x)), SLOPE)
 
 
@@ -110,9 +125,9 @@ class _Up(nn.Module):
             x = F.interpolate(x, size=size, mode="nearest")
         else:
             x = F.interpolate(x, size=size, mode="bilinear", align_corners=True)
-        if self.skip is not None:
-            x = torch.cat([x, F.leaky_relu(self.skip(fine), SLOPE)], dim=-3)
-        return self.convolutions(x)
+        if self.skip is None:
+            return self.convolutions(x)
+        return self.convolutions(x, F.leaky_relu(self.skip(fine), SLOPE))
 
 
 class UNet(nn.Module):

@@ -35,7 +35,7 @@ class EvidenceModel:
         point: where the evidence is taken: ``optimum``, that of the tangent model, which is the marginal
             likelihood itself; or ``fit``, w̃ in its place, ``½(‖r̃‖²/s² + w̃ᵀΣ⁻¹w̃)`` for ``½ rᵀK⁻¹r``.
             Since the optimum is a minimum of that sum, the latter is never larger.
-        predcp: hyperprior of the tap lengths, in place of the prior's own.
+        hyperprior: ``weak``, the prior's own; ``none``; or TV-PredCP of the tap lengths.
         learn_noise: or s = 1.
     """
 
@@ -45,7 +45,7 @@ class EvidenceModel:
     residual: Tensor
     residual_at_fit: Tensor
     point: Point = "optimum"
-    predcp: TvPredCp | None = None
+    hyperprior: TvPredCp | Literal["weak", "none"] = "weak"
     learn_noise: bool = True
 
     @property
@@ -106,7 +106,11 @@ class EvidenceModel:
     def log_hyperprior(self, theta: Tensor) -> Tensor:
         """``log p(θ)`` up to a constant."""
         prior, complement, _ = self.split(theta)
-        total = self.prior.log_hyperprior(prior) if self.predcp is None else self.predcp.log_density(prior)
+        total = theta.new_zeros(())
+        if isinstance(self.hyperprior, TvPredCp):
+            total = self.hyperprior.log_density(prior)
+        elif self.hyperprior == "weak":
+            total = self.prior.log_hyperprior(prior)
         if self.complement is not None and self.complement.deviation is not None:
             total = total - 0.5 * (complement / self.complement.deviation) ** 2
         return total

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from typing import Literal
 
 import numpy as np
 import torch
@@ -12,7 +13,6 @@ from ct_dip.config import InferenceConfig
 from ct_dip.data.scan import Scan
 from ct_dip.dip.ensemble import DipFit
 from ct_dip.dip.unet import UNet, UNetShape
-from ct_dip.errors import InputError
 from ct_dip.evidence.fit import EvidenceFit, fit_evidence
 from ct_dip.evidence.laplace import hyperparameter_points
 from ct_dip.evidence.marginal import CovarianceSum, packed_bytes
@@ -63,7 +63,7 @@ def fit_posterior(
     Raises:
         MemoryBudgetError: before any work, if the exact matrices would not fit.
     """
-    config, progress = config or InferenceConfig(), progress or Progress()
+    config, progress = (config or InferenceConfig()).resolved(), progress or Progress()
     memory.require(
         posterior_bytes(fit.shape, scan),
         memory.memory_budget(memory_budget),
@@ -84,8 +84,9 @@ def fit_posterior(
         if config.integrate == "laplace":
             points = hyperparameter_points(model.evidence, found)
         moments = condition_over(model, points)
-        if config.tempering != 1:
-            moments = moments._replace(covariance=condition_over(model, points, config.tempering).covariance)
+        assert config.temper is not None
+        if config.temper != 1:
+            moments = moments._replace(covariance=condition_over(model, points, config.temper).covariance)
         return _describe(fit, scan, config, model, found, moments)
 
 
@@ -109,7 +110,7 @@ def linear_model(
     progress: Progress | None = None,
 ) -> LinearModel:
     """Everything that is constant in the hyperparameters."""
-    progress = progress or Progress()
+    config, progress = config.resolved(), progress or Progress()
     variance, _ = scan.variance_or_estimate()
     # A in units of the noise, on the network's O(1) image.
     inverse = torch.as_tensor(fit.scale / np.sqrt(variance)).flatten()
@@ -132,14 +133,12 @@ def linear_model(
             if config.prior == "isotropic"
             else BlockPrior(statistics, weights)
         )
-    predcp = None
-    if config.hyperprior == "tv-predcp":
-        if not isinstance(prior, BlockPrior) or config.objective == "scale":
-            raise InputError(
-                "hyperprior 'tv-predcp' is about tap lengths, which need prior 'block' and an objective that "
-                f"fits them, 'optimum' or 'fit'; got prior {config.prior!r}, objective {config.objective!r}"
-            )
-        predcp = _predcp(prior, statistics, jacobian, _predcp_strength(fit, config, variance))
+    hyperprior: TvPredCp | Literal["weak", "none"]
+    if config.hyperprior != "tv-predcp":
+        hyperprior = config.hyperprior
+    else:
+        assert isinstance(prior, BlockPrior)  # the configuration saw to it
+        hyperprior = _predcp(prior, statistics, jacobian, _predcp_strength(fit, config, variance))
     if config.objective == "scale":
         prior = ScaledPrior(prior)
     image = jacobian.image.double().flatten()
@@ -157,7 +156,7 @@ def linear_model(
         residual=sinogram - whitened @ mean,
         residual_at_fit=sinogram - whitened @ image,
         point="fit" if config.objective == "fit" else "optimum",
-        predcp=predcp,
+        hyperprior=hyperprior,
         learn_noise=config.noise == "learned",
     )
     return LinearModel(grams, whitened, mean, evidence)

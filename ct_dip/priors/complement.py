@@ -68,7 +68,7 @@ def published_floor(whitened: Tensor) -> Complement:
         whitened: A in units of the noise, (measurements, pixels): ``σ_y² (AᵀA)⁺`` is ``(AᵀA)⁺`` of it.
     """
     singular = torch.linalg.svdvals(whitened.double())[:_FLOOR_VECTORS]
-    singular = singular[singular > 1e-10 * singular[0]]  # of a pseudo-inverse
+    singular = singular[singular > 1e-6 * singular[0]]  # of a pseudo-inverse
     variance = float((1 / singular.square()).sum()) / whitened.shape[1]
     return Complement(torch.full((whitened.shape[1],), variance, dtype=torch.float64), in_model=False)
 

@@ -18,6 +18,7 @@ def reconstruction_panel(
     images: Mapping[str, Floats],
     *,
     pixel_size: float,
+    std: Floats | None = None,
     truth: Floats | None = None,
     truth_name: str = "ground truth",
     mask: Bools | None = None,
@@ -28,6 +29,7 @@ def reconstruction_panel(
     Args:
         images: (rows, columns) in 1/mm, by name.
         pixel_size: mm, for the axes.
+        std: standard deviation of the one image that there is, in 1/mm; adds a panel.
         truth: adds a panel with the truth, and one with the error of every image: beside a single
             image, below several.
         truth_name: ``reference`` for a measured scan, which has no ground truth.
@@ -41,7 +43,7 @@ def reconstruction_panel(
     low, high = np.quantile(basis, [0.0, 1.0] if truth is not None else [0.005, 0.998])
 
     one_row = truth is None or len(images) == 1
-    columns = len(top) + (one_row and truth is not None)
+    columns = len(top) + (one_row and truth is not None) + (std is not None)
     height = (3.3 if one_row else 6.7) + (0.4 if title else 0.0)
     size = (3.1 * columns + (1.8 if one_row else 0.9), height)
     figure = Figure(figsize=size, layout="constrained")
@@ -56,13 +58,17 @@ def reconstruction_panel(
     if truth is not None:
         errors = {name: image - truth for name, image in images.items()}
         largest = float(np.quantile(np.abs(np.stack([*errors.values()])), 0.995)) or 1.0
-        below = axes[0, len(top) :] if one_row else axes[1]
+        below = axes[0, len(top) : len(top) + 1] if one_row else axes[1]
         for axis, (name, error) in zip(below, errors.items(), strict=False):
             shown = _show(axis, error, pixel_size, vmin=-largest, vmax=largest, cmap="RdBu_r")
             axis.set_title(f"{name} − {truth_name}")
         figure.colorbar(shown, ax=below, label="error (1/mm)", shrink=0.9)
         for axis in below[len(errors) :]:
             axis.set_axis_off()
+    if std is not None:
+        shown = _show(axes[0, -1], std, pixel_size, vmin=0, cmap="viridis")
+        axes[0, -1].set_title("standard deviation")
+        figure.colorbar(shown, ax=axes[0, -1], label="standard deviation (1/mm)", shrink=0.9)
     for axis in axes.flat:
         axis.label_outer()
     if not one_row:  # nothing is below the truth, so it keeps its own labels

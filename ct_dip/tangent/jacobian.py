@@ -75,9 +75,9 @@ class Jacobian(LinearMap):
         inputs: dict[str, Tensor] = {}
         handles: dict[str, Tensor] = {}
 
-        def add_handle(name: str) -> Callable[[nn.Module, tuple[Tensor], Tensor], Tensor]:
-            def hook(module: nn.Module, arguments: tuple[Tensor], output: Tensor) -> Tensor:
-                inputs[name] = arguments[0].detach()
+        def add_handle(name: str) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], Tensor]:
+            def hook(module: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> Tensor:
+                inputs[name] = torch.cat(arguments, dim=1).detach()
                 handles[name] = torch.zeros_like(output, requires_grad=True)
                 return output + handles[name]
 

@@ -9,7 +9,7 @@ import torch
 from ct_dip.data.noise import PhotonNoise, WhiteNoise
 from ct_dip.data.simulate import NoiseLevel, simulate
 from ct_dip.dip.adam import Adam
-from ct_dip.dip.objective import make_targets, misfit, objective
+from ct_dip.dip.objective import make_targets, misfit, objective, ramp_gains, ramp_misfit
 from ct_dip.dip.schedule import Schedule
 from ct_dip.dip.stopping import Budget, Discrepancy, RunningVariance
 from ct_dip.errors import ScanError
@@ -152,10 +152,23 @@ def test_strength_does_not_depend_on_units(factor):
             data_term="gaussian",
             device=torch.device("cpu"),
         )
-        return float(objective(transform, "gaussian")(image, *(t[0] for t in vars(targets).values()))[0])
+        return float(objective(transform, "gaussian", 0.5)(image, *(t[0] for t in vars(targets).values()))[0])
 
     plain = loss(scan, 0.02)
     louder = replace(scan, sinogram=scan.sinogram * factor, noise=WhiteNoise(std=scan.noise.std * factor))
     assert loss(louder, 0.02 * factor) == pytest.approx(plain, rel=1e-3)
     larger = scanner(Volume(shape=(24, 24), pixel_size=factor), views=30)
     assert loss(replace(scan, geometry=larger), 0.02 / factor) == pytest.approx(plain, rel=1e-3)
+
+
+def test_ramp_misfit_of_white_noise_is_one():
+    """Its gains have mean 1, so at the truth both data terms expect the same; low frequencies count less."""
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn(400, 50, generator=generator)
+    gains = ramp_gains(50)
+    assert float(ramp_misfit(noise, gains)) == pytest.approx(1.0, abs=0.02)
+    flat = float(ramp_misfit(noise, torch.ones_like(gains)))
+    assert flat == pytest.approx(float(noise.square().mean()), rel=0.02)
+    smooth = torch.ones(1, 50)
+    sharp = smooth * (-1.0) ** torch.arange(50)
+    assert ramp_misfit(sharp, gains) > 10 * ramp_misfit(smooth, gains)

@@ -148,9 +148,9 @@ def test_every_choice_runs_and_repeats(settings):
 
 def test_contradicting_choices_are_refused():
     for settings in ({"objective": "scale"}, {"prior": "g", "objective": "optimum"}):
-        config = InferenceConfig(hyperprior="tv-predcp", **settings)
-        with pytest.raises(InputError, match="tap lengths"):
-            fit_posterior(tiny.dip_fit(), tiny.scan(), config)
+        with pytest.raises(ValueError, match="tap lengths"):
+            InferenceConfig(hyperprior="tv-predcp", **settings)
+    assert InferenceConfig(hyperprior="tv-predcp").resolved().objective == "optimum"
 
 
 def test_memory_is_asked_for_first():
@@ -173,7 +173,7 @@ def test_published_floor_is_the_mean_of_the_pseudo_inverse():
     model, _, _ = tiny.model(InferenceConfig())
     floor = published_floor(model.whitened)
     assert not floor.in_model
-    inverse = torch.linalg.pinv(model.whitened.T @ model.whitened, rtol=1e-12)
+    inverse = torch.linalg.pinv(model.whitened.T @ model.whitened, rtol=1e-11)
     assert float(floor.variance[0]) == pytest.approx(float(inverse.diagonal().mean()), rel=1e-6)
 
 
@@ -201,7 +201,11 @@ def test_a_spot_that_the_prior_excludes_is_found():
     assert spots[12] == spots.max()
 
 
-def test_optimum_objective_is_not_tempered():
-    assert OPTIMUM.tempering == 1.0
-    assert InferenceConfig().tempering < 1.0
-    assert InferenceConfig(temper=0.7).tempering == 0.7
+def test_only_the_common_scale_is_tempered():
+    assert OPTIMUM.resolved().temper == 1.0
+    assert InferenceConfig().resolved().temper < 1.0
+    assert InferenceConfig(temper=0.7).resolved().temper == 0.7
+    fit, scan = tiny.dip_fit(), tiny.scan()
+    whole, part = (fit_posterior(fit, scan, InferenceConfig(starts=1, temper=t)) for t in (1.0, 0.2))
+    np.testing.assert_array_equal(whole.mean, part.mean)
+    assert (part.std < whole.std).all()
