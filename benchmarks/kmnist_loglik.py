@@ -58,9 +58,9 @@ def run() -> Iterator[Row]:
                 posterior = fit_posterior(fit, scan, config, transform=transform, progress=own)
                 if name == "default":
                     seconds = progress.seconds | own.seconds | {"all": time.perf_counter() - start}
-                    tables[name].append(_figures(posterior, truth) | _prefixed(seconds))
+                    tables[name].append(figures(posterior, truth) | _prefixed(seconds))
                 else:
-                    tables[name].append(_figures(posterior, truth))
+                    tables[name].append(figures(posterior, truth))
         yield from _published(views, tables["default"])
         for name, rows in tables.items():
             for figure in rows[0]:
@@ -87,7 +87,7 @@ def _published(views: int, rows: list[dict[str, float]]) -> Iterator[Row]:
     )
 
 
-def _figures(posterior: Posterior, truth: Floats) -> dict[str, float]:
+def figures(posterior: Posterior, truth: Floats) -> dict[str, float]:
     near, levels = _near(truth), (0.5, 0.9, 0.95)
     return {
         "PSNR": psnr(posterior.mean, truth),

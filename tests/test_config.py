@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from ct_dip.classical.filters import FILTERS
-from ct_dip.config import METHODS, FbpConfig, RunConfig, load_config
+from ct_dip.config import METHODS, SECTIONS, FbpConfig, RunConfig, load_config
 from ct_dip.errors import InputError
 from ct_dip.operators import BACKENDS
 from ct_dip.operators.assembly import KERNELS
@@ -17,9 +17,9 @@ def choices(model, field):
 def test_the_choices_are_those_of_the_code():
     assert choices(RunConfig, "backend") == BACKENDS
     assert choices(RunConfig, "kernel") == KERNELS
-    assert choices(RunConfig, "method") == METHODS
+    assert choices(RunConfig, "method") == tuple(METHODS)
     assert choices(FbpConfig, "filter") == FILTERS
-    assert set(METHODS) <= set(RunConfig.model_fields)
+    assert set(SECTIONS) <= set(RunConfig.model_fields)
 
 
 def test_later_words_win(tmp_path):

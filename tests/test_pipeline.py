@@ -5,8 +5,9 @@ import pytest
 
 from ct_dip.config import RunConfig, load_config
 from ct_dip.data.noise import WhiteNoise
+from ct_dip.data.result import read_result, write_result
 from ct_dip.data.simulate import NoiseLevel, simulate
-from ct_dip.errors import ScanError
+from ct_dip.errors import MemoryBudgetError, ScanError
 from ct_dip.geometry import Volume
 from ct_dip.pipeline import reconstruct
 from ct_dip.progress import Progress
@@ -139,3 +140,53 @@ def test_the_deep_image_prior_is_a_method_like_the_others(scan, tmp_path):
     assert settings["learning_rate"] > 0
     again = reconstruct(scan, RunConfig.model_validate(result.settings))
     assert np.array_equal(again.mean, result.mean)
+
+
+def test_lin_dip_adds_error_bars(tmp_path):
+    geometry = scanner(Volume(shape=(16, 16)), views=12)
+    scan = simulate("ellipses", geometry, noise=NoiseLevel(relative=0.05), same_grid=True, seed=2)
+    settings = [
+        *("dip.channels=[8,8]", "dip.max_steps=150", "dip.cooldown_steps=50"),
+        *("inference.samples=3", "inference.patch=5"),
+    ]
+    config = load_config(method="lin-dip", settings=settings, seed=3)
+    result = reconstruct(scan, config, run_folder=tmp_path)
+    assert result.std.shape == result.mean.shape
+    assert (result.std > 0).all()
+    assert result.arrays["samples"].shape == (3, 16, 16)
+    np.testing.assert_allclose(
+        result.mean, (result.arrays["dip"] + result.arrays["linear"]) / 2, rtol=1e-4, atol=1e-6
+    )
+    patches = {name for name in result.arrays if name.startswith("patch_")}
+    assert len(patches) == 16  # 16 = 5 + 5 + 5 + 1, both ways
+    assert result.arrays["patch_5_10"].shape == (25, 25)
+    assert result.arrays["patch_0_15"].shape == (5, 5)
+    metrics = result.metrics
+    assert metrics["psnr"] == pytest.approx(psnr(result.mean, scan.ground_truth))
+    assert 0.5 < metrics["coverage_95"] <= 1
+    assert metrics["log_likelihood_per_pixel"] > 0
+    assert metrics["sigma_y"] == pytest.approx(metrics["sigma_y_stated"], rel=0.3)
+    assert metrics["evidence"] == pytest.approx(result.traces["evidence"][-1], rel=1e-6)
+    assert set(metrics["hyperparameters"]) == {"log_scale", "log_noise"}
+    assert {"feature statistics", "evidence", "posterior"} <= set(result.seconds)
+    # Every choice that was left open is in the result, and runs again to the same bits.
+    assert result.settings["inference"]["objective"] == "scale"
+    again = reconstruct(scan, RunConfig.model_validate(result.settings))
+    assert np.array_equal(again.mean, result.mean)
+    assert np.array_equal(again.std, result.std)
+    # A written file holds all of it.
+    write_result(tmp_path / "r.h5", result)
+    read = read_result(tmp_path / "r.h5")
+    np.testing.assert_array_equal(read.std, result.std.astype(np.float32))
+    assert set(read.arrays) == set(result.arrays)
+    # Nobody looked at the truth.
+    blind = reconstruct(replace(scan, ground_truth=None), config)
+    assert np.array_equal(blind.std, result.std)
+    assert "coverage_95" not in blind.metrics
+
+
+def test_exact_inference_that_does_not_fit_is_refused_before_the_network_is_fitted(scan):
+    progress = Progress()
+    with pytest.raises(MemoryBudgetError, match="lin-dip needs"):
+        reconstruct(scan, load_config(method="lin-dip"), progress=progress, memory_budget="200M")
+    assert not progress.seconds

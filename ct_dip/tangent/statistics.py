@@ -108,10 +108,11 @@ def _groups(blocks: Sequence[WeightBlock], jacobian: Jacobian) -> Iterator[list[
 def _block_grams(columns: Tensor, kernel: int) -> Tensor:
     """(pixels, filters · taps) → (distances, pixels, pixels)."""
     taps = tap_pairs(kernel)
-    features = columns.reshape(len(columns), -1, kernel**2)
-    total = columns.new_zeros(len(taps.distances), len(columns), len(columns))
+    pixels = len(columns)
+    by_tap = columns.reshape(-1, kernel**2).T  # (taps, pixels · filters)
+    total = columns.new_zeros(len(taps.distances), pixels, pixels)
     for vector, coefficients in zip(taps.vectors.to(columns), taps.coefficients.T, strict=True):
-        product = lower_gram(features @ vector)
+        product = lower_gram((vector @ by_tap).reshape(pixels, -1))
         for gram, coefficient in zip(total, coefficients.tolist(), strict=True):
             if abs(coefficient) > 1e-9:
                 gram.add_(product, alpha=coefficient)

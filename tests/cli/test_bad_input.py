@@ -268,3 +268,18 @@ def test_angles_are_read(text, radians):
 def test_ambiguous_angles_are_refused(text):
     with pytest.raises(InputError, match="--arc"):
         parse_angle(text, "--arc")
+
+
+def test_inference_settings_that_contradict(folder, capsys):
+    main(SMALL.format(out="s.h5").split())
+    capsys.readouterr()
+    start = "reconstruct s.h5 --out r.h5 --method lin-dip"
+    fails(capsys, f"{start} --hyperprior tv-predcp --set inference.objective=scale", "tap lengths")
+    fails(capsys, f"{start} --hyperprior tv-predpc", "inference.hyperprior", "tv-predpc")
+    fails(capsys, f"{start} --set inference.temper=0", "inference.temper")
+    fails(capsys, f"{start} --set inference.patch=11", "inference.patch")
+    fails(capsys, f"{start} --set inference.predcp_strength=-1", "inference.predcp_strength")
+    fails(capsys, f"{start} --set inference.objectiv=fit", "did you mean 'objective'")
+    fails(capsys, f"{start} --budget-memory 50M", "lin-dip needs", "MiB")
+    fails(capsys, "reconstruct s.h5 --out r.h5 --method tv --hyperprior none", "no effect with method 'tv'")
+    assert not list(folder.glob("r.*"))

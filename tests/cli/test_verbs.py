@@ -143,3 +143,18 @@ def test_help_and_version(capsys):
     for verb in ("simulate", "reconstruct", "info", "demo"):
         assert main([verb, "--help"]) == 0
         assert "--verbose" in capsys.readouterr().out
+
+
+def test_lin_dip_from_the_command_line(folder, capsys):
+    main("simulate --phantom ellipses --size 16 --views 12 --noise 0.05 --out scan.h5".split())
+    quick = "--set dip.channels=[8,8] --set dip.max_steps=60 --set dip.cooldown_steps=20"
+    command = f"reconstruct scan.h5 --method lin-dip --hyperprior tv-predcp {quick} --out r.h5"
+    assert main(command.split()) == 0
+    assert "95 % intervals cover" in capsys.readouterr().err
+    result = read_result("r.h5")
+    assert result.settings["inference"]["hyperprior"] == "tv-predcp"
+    assert result.settings["inference"]["objective"] == "optimum"
+    assert result.std is not None
+    assert (folder / "r.png").exists()
+    main("info r.h5".split())
+    assert "inference settings" in capsys.readouterr().err
