@@ -298,3 +298,21 @@ def test_memory_is_known_beforehand():
     assert small < 50e6
     assert 50e6 < large < 1e9
     assert fit_bytes(DipConfig(), (28, 28), members=16) > small
+
+
+def test_networks_that_are_done_are_not_computed():
+    """Two of three stop; the third goes on alone, to what it finds without company."""
+    scans = [make(seed=s) for s in (1, 2, 3)]
+    config = resolve(QUICK, GEOMETRY.domain_shape)
+    ensemble = Ensemble(scans, config, [0, 1, 2], ray_transform(GEOMETRY), torch.device("cpu"))
+    for _ in range(5):
+        ensemble.step()
+    ensemble.done[:2] = True
+    gradient, (loss, (misfit, images)) = ensemble._evaluate_all(ensemble.inputs)
+    assert not gradient[:2].any()
+    assert gradient[2].any()
+    assert torch.isnan(loss[:2]).all()
+    assert torch.isnan(images[:2]).all()
+    assert torch.isfinite(misfit[2])
+    figures = ensemble.step()
+    assert all(np.isfinite(value) for value in figures.values())
