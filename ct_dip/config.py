@@ -95,7 +95,7 @@ class InferenceConfig(_Section):
     starts: int = Field(default=3, ge=1)  # of the search for hyperparameters
     integrate: Literal["none", "laplace"] = "none"  # over hyperparameters
     image: Literal["mean", "linear", "dip"] = "mean"  # shown: mean of the other two
-    samples: int = Field(default=0, ge=0)  # posterior samples that go into the result
+    samples: int = Field(default=100, ge=0)  # posterior samples that go into the result
     patch: int | None = Field(default=None, ge=1, le=10)  # width of patch covariances that do
 
     @model_validator(mode="after")

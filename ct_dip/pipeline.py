@@ -124,7 +124,7 @@ def reconstruct(
                 "ssim": ssim(mean, scan.ground_truth),
             }
             metrics |= {name: value for name, value in quality.items() if math.isfinite(value)}
-    metrics["peak_memory_mb"] = _peak_memory_mb()
+    metrics |= {"peak_memory_mb": _peak_memory_mb(), "seeds": {"run": config.seed}}
     return Result(
         method=config.method,
         mean=mean,
@@ -252,12 +252,15 @@ def _lin_dip(job: _Job) -> _Outcome:
                 **{f"coverage_{level:.0%}"[:-1]: posterior.coverage(truth, level) for level in LEVELS},
             }
     arrays = {
+        "fbp": fbp(job.sinogram, job.scan.geometry, filter="hann").cpu().numpy(),
         "dip": posterior.dip,
         "linear": posterior.linear,
         "sinogram_mean": posterior.sinogram.mean,
         "sinogram_std": posterior.sinogram.std,
         "sinogram_standardised": posterior.sinogram.standardised,
     }
+    if truth is not None:
+        arrays["truth"] = truth
     if settings.samples:
         with job.progress.stage("samples"):
             arrays["samples"] = posterior.sample(settings.samples, seed=job.config.seed)

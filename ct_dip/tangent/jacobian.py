@@ -66,39 +66,21 @@ class Jacobian(LinearMap):
     def __init__(self, network: UNet, network_input: Tensor, *, chunk_bytes: int = CHUNK_BYTES) -> None:
         network = copy.deepcopy(network).requires_grad_(False)
         self.blocks = network.weight_blocks()
-        names = [parameter for block in self.blocks for parameter in block.parameters]
-        modules: dict[str, nn.Conv2d] = {}
-        for name in names:
-            module = network.get_submodule(name.removesuffix(".weight"))
-            assert isinstance(module, nn.Conv2d)
-            modules[name] = module
-        inputs: dict[str, Tensor] = {}
-        handles: dict[str, Tensor] = {}
-
-        def add_handle(name: str) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], Tensor]:
-            def hook(module: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> Tensor:
-                inputs[name] = torch.cat(arguments, dim=1).detach()
-                handles[name] = torch.zeros_like(output, requires_grad=True)
-                return output + handles[name]
-
-            return hook
-
-        for name, module in modules.items():
-            module.register_forward_hook(add_handle(name))
-        with torch.enable_grad():
-            self._output = network(network_input)
-            self._probe = torch.zeros_like(self._output, requires_grad=True)
+        convolutions = _convolutions(network)
+        inputs, handles, self._output = _run_with_handles(network, convolutions, network_input)
+        self._probe = torch.zeros_like(self._output, requires_grad=True)
         self._layers: dict[str, _Layer] = {}
-        for name, module in modules.items():
-            start = sum(modules[previous].weight.numel() for previous in self._layers)
+        start = 0
+        for name, module in convolutions.items():
             self._layers[name] = _Layer(module, inputs[name], handles[name], start)
+            start = self._layers[name].slice.stop
         self.slices = {
             block.name: slice(
                 self._layers[block.parameters[0]].slice.start, self._layers[block.parameters[-1]].slice.stop
             )
             for block in self.blocks
         }
-        self.weights = torch.cat([modules[name].weight.flatten() for name in names])
+        self.weights = torch.cat([module.weight.flatten() for module in convolutions.values()])
         self.image = self._output.detach()[0, 0]
         rows, columns = self.image.shape
         self.domain_shape: tuple[int] = (len(self.weights),)
@@ -111,10 +93,8 @@ class Jacobian(LinearMap):
     def _pulled(self) -> tuple[Tensor, ...]:
         """``Eᵀ u`` of every layer at the probe u, as graphs in u."""
         with torch.enable_grad():
-            return torch.autograd.grad(self._output, self._handles(), self._probe, create_graph=True)
-
-    def _handles(self) -> list[Tensor]:
-        return [layer.handle for layer in self._layers.values()]
+            handles = [layer.handle for layer in self._layers.values()]
+            return torch.autograd.grad(self._output, handles, self._probe, create_graph=True)
 
     def _forward(self, x: Tensor) -> Tensor:
         if not len(x):
@@ -156,6 +136,38 @@ class Jacobian(LinearMap):
             units[torch.arange(count), first + torch.arange(count)] = 1
             found[first : first + count] = self._pull(units.reshape(count, *self.range_shape), names)
         return found
+
+
+def _convolutions(network: UNet) -> dict[str, nn.Conv2d]:
+    """By the name of their weight, in the order of the blocks."""
+    found = {}
+    for block in network.weight_blocks():
+        for name in block.parameters:
+            module = network.get_submodule(name.removesuffix(".weight"))
+            assert isinstance(module, nn.Conv2d)
+            found[name] = module
+    return found
+
+
+def _run_with_handles(
+    network: UNet, convolutions: dict[str, nn.Conv2d], network_input: Tensor
+) -> tuple[dict[str, Tensor], dict[str, Tensor], Tensor]:
+    """Inputs a_l of the convolutions, zeros added to their outputs z_l, and the network's output."""
+    inputs: dict[str, Tensor] = {}
+    handles: dict[str, Tensor] = {}
+
+    def add_handle(name: str) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], Tensor]:
+        def hook(module: nn.Module, parts: tuple[Tensor, ...], output: Tensor) -> Tensor:
+            inputs[name] = torch.cat(parts, dim=1).detach()
+            handles[name] = torch.zeros_like(output, requires_grad=True)
+            return output + handles[name]
+
+        return hook
+
+    for name, module in convolutions.items():
+        module.register_forward_hook(add_handle(name))
+    with torch.enable_grad():
+        return inputs, handles, network(network_input)
 
 
 def _pair(values: Any) -> tuple[int, int]:
