@@ -39,9 +39,10 @@ class Result:
         versions: of the libraries.
         traces: curves, by name.
         std: standard deviation of every pixel in 1/mm, of a method that has one.
-        arrays: by name; of ``lin-dip``: images ``fbp``, ``dip``, ``linear`` and, if the scan has one,
-            ``truth``, and ``samples`` (n, rows, columns) of the posterior, all in 1/mm; ``patch_ROW_COLUMN`` the covariance of the patch with that first pixel, in 1/mm²;
-            ``sinogram_mean``, ``sinogram_std`` and ``sinogram_standardised`` of the predictive check.
+        arrays: by name; of ``lin-dip``, in 1/mm: images ``fbp``, ``dip``, ``linear`` and, if the scan has
+            one, ``truth``; ``samples`` (n, rows, columns) of the posterior; ``sinogram_mean``,
+            ``sinogram_std`` and ``sinogram_standardised`` of its predictive check; ``patch_ROW_COLUMN``,
+            in 1/mm², the covariance of the patch with that first pixel.
     """
 
     method: str
