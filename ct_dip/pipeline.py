@@ -18,22 +18,22 @@ from ct_dip.arrays import Floats
 from ct_dip.classical.cgls import cgls
 from ct_dip.classical.fbp import fbp
 from ct_dip.classical.tv import tv
-from ct_dip.config import METHODS, RunConfig
+from ct_dip.config import RunConfig
 from ct_dip.data.result import Result
 from ct_dip.data.scan import Scan
 from ct_dip.devices import pick_device
 from ct_dip.dip.ensemble import DipFit
-from ct_dip.dip.fit import fit_bytes, fit_dip
-from ct_dip.dip.presets import resolve, unet_shape
+from ct_dip.dip.fit import fit_dip
+from ct_dip.dip.presets import resolve
 from ct_dip.errors import CtDipError
 from ct_dip.operators import ray_transform
 from ct_dip.operators.linear_map import LinearMap
-from ct_dip.posterior.fit import fit_posterior, posterior_bytes
+from ct_dip.plan import plan_run
+from ct_dip.posterior.fit import fit_posterior
 from ct_dip.progress import Progress
 from ct_dip.quality import psnr, ssim
 
 LEVELS = (0.5, 0.9, 0.95)  # at which coverage is reported
-_WORKING_ARRAYS = 20  # images and sinograms in float32 that a classical method holds at once, at most
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,12 +98,7 @@ def reconstruct(
     budget = memory.memory_budget(memory_budget)
     if config.threads is not None:
         torch.set_num_threads(config.threads)
-    memory.require(
-        _needed_bytes(scan, config),
-        budget,
-        what=f"method {config.method}",
-        advice="use a smaller image or fewer views",
-    )
+    plan_run(scan, config, budget=budget).require()
     job = _Job(
         scan=scan,
         sinogram=torch.as_tensor(np.array(scan.sinogram), device=pick_device(config.device)),
@@ -279,17 +274,6 @@ def _settings(config: RunConfig, shape: tuple[int, int]) -> dict[str, Any]:
     if "inference" in settings:
         settings["inference"] = config.inference.resolved().model_dump(mode="json")
     return settings
-
-
-def _needed_bytes(scan: Scan, config: RunConfig) -> int:
-    shape = scan.geometry.domain_shape
-    arrays = 4 * _WORKING_ARRAYS * (math.prod(shape) + math.prod(scan.geometry.range_shape))
-    if "dip" not in METHODS[config.method]:
-        return arrays
-    needed = arrays + fit_bytes(config.dip, shape)
-    if config.method == "lin-dip":
-        needed = max(needed, arrays + posterior_bytes(unet_shape(resolve(config.dip, shape)), scan))
-    return needed
 
 
 def versions() -> dict[str, str]:

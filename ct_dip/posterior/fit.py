@@ -40,6 +40,7 @@ from ct_dip.tangent.statistics import (
     scaled_gram,
     statistics_bytes,
 )
+from ct_dip.tangent.taps import tap_pairs
 
 
 def fit_posterior(
@@ -65,7 +66,7 @@ def fit_posterior(
     """
     config, progress = (config or InferenceConfig()).resolved(), progress or Progress()
     memory.require(
-        posterior_bytes(fit.shape, scan),
+        max(inference_bytes(fit.shape, scan).values()),
         memory.memory_budget(memory_budget),
         what="exact inference",
         advice="use a smaller image or fewer views",
@@ -90,15 +91,19 @@ def fit_posterior(
         return _describe(fit, scan, config, model, found, moments)
 
 
-def posterior_bytes(shape: UNetShape, scan: Scan) -> int:
-    """Memory of exact inference: features, measured matrices, and a few dense matrices at the end."""
+def inference_bytes(shape: UNetShape, scan: Scan) -> dict[str, int]:
+    """Memory that every stage of exact inference holds."""
     network = UNet(shape).to("meta")
     blocks = network.weight_blocks()
     pixels, measurements = math.prod(scan.geometry.domain_shape), scan.sinogram.size
     weights = sum(w.numel() for w in network.parameters())
-    dense = 8 * (4 * pixels**2 + 4 * measurements * pixels + 2 * measurements**2)
-    terms = len(blocks) * 6 + 2  # at most
-    return statistics_bytes(blocks, pixels, weights) + packed_bytes(measurements, terms) + dense
+    terms = sum(len(tap_pairs(block.kernel).distances) for block in blocks)
+    held = 4 * terms * pixels**2 + packed_bytes(measurements, terms + 2)
+    return {
+        "feature statistics": statistics_bytes(blocks, pixels, weights),
+        "evidence": held,
+        "posterior": held + 8 * (4 * pixels**2 + 4 * measurements * pixels + 2 * measurements**2),
+    }
 
 
 def linear_model(

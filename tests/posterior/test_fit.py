@@ -7,7 +7,7 @@ from scipy import stats
 
 from ct_dip.config import InferenceConfig
 from ct_dip.errors import InputError, MemoryBudgetError
-from ct_dip.posterior.fit import fit_posterior, posterior_bytes
+from ct_dip.posterior.fit import fit_posterior, inference_bytes
 from ct_dip.posterior.relevance import relevant_pixels
 from ct_dip.priors.complement import published_floor, slope_complement
 from tests import tiny
@@ -154,7 +154,7 @@ def test_contradicting_choices_are_refused():
 
 
 def test_memory_is_asked_for_first():
-    needed = posterior_bytes(tiny.PLAIN, tiny.scan())
+    needed = max(inference_bytes(tiny.PLAIN, tiny.scan()).values())
     with pytest.raises(MemoryBudgetError, match="exact inference needs"):
         fit_posterior(tiny.dip_fit(), tiny.scan(), memory_budget=needed - 1)
 

@@ -1,0 +1,30 @@
+"""``ct-dip export``: the images of a result for other programs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ct_dip.cli.console import message
+from ct_dip.cli.options import Verbose
+
+
+def export(
+    result: Annotated[Path, typer.Argument(help="Result file.")],
+    format: Annotated[str, typer.Option(help="tiff (ImageJ, napari), nifti or npy.")],
+    out: Annotated[Path, typer.Option(help="Name of the files: NAME-mean and NAME-std with an ending.")],
+    verbose: Verbose = False,
+) -> None:
+    """Write the mean and the standard deviation of a result as images, in 1/mm, with the pixel size."""
+    from ct_dip.data.export import export_result
+    from ct_dip.data.result import read_result
+
+    loaded = read_result(result)
+    files = export_result(loaded, out, format)
+    rows, columns = loaded.mean.shape
+    what = "mean" if loaded.std is None else "mean and standard deviation"
+    missing = f"; method {loaded.method} gives no standard deviation" if loaded.std is None else ""
+    message(
+        f"{', '.join(map(str, files))}: {what} of {rows} × {columns} pixels of "
+        f"{loaded.pixel_size:g} mm, in 1/mm{missing}"
+    )

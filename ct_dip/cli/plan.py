@@ -1,0 +1,86 @@
+"""``ct-dip plan``: what a reconstruction would take."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ct_dip.cli.console import print_json, print_table
+from ct_dip.cli.options import Verbose
+
+if TYPE_CHECKING:
+    from ct_dip.plan import Plan
+
+
+def plan(
+    scan: Annotated[Path, typer.Argument(help="Scan file.")],
+    method: Annotated[str | None, typer.Option(help="fbp, cgls, tv, dip or lin-dip (the default).")] = None,
+    config: Annotated[Path | None, typer.Option(help="YAML file with settings.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="One setting, as tv.strength=0.5; repeatable.")
+    ] = None,
+    budget_memory: Annotated[
+        str | None, typer.Option(help="Memory that the job may take, as 4G. Default: half of the free.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Every number, on standard output.")] = False,
+    verbose: Verbose = False,
+) -> None:
+    """Say what a reconstruction would do and take, after trying every kind of work for a moment."""
+    from ct_dip import memory
+    from ct_dip.config import load_config
+    from ct_dip.data.scan_file import read_scan
+    from ct_dip.plan import plan_run
+
+    settings = load_config(config, settings=set_ or (), method=method or (None if config else "lin-dip"))
+    found = plan_run(read_scan(scan), settings, budget=memory.memory_budget(budget_memory), measure=True)
+    if as_json:
+        print_json(facts(found))
+    else:
+        print_table(f"{scan}, method {found.method}", summary(found))
+
+
+def facts(plan: "Plan") -> dict[str, Any]:
+    """Every number of a plan."""
+    return {
+        "method": plan.method,
+        "pixels": plan.pixels,
+        "measurements": plan.measurements,
+        "weights": plan.weights,
+        "bytes": plan.bytes,
+        "budget": plan.budget,
+        "fits": plan.bytes <= plan.budget,
+        "seconds": plan.seconds,
+        "stages": [vars(stage) for stage in plan.stages],
+    }
+
+
+def summary(plan: "Plan") -> dict[str, str]:
+    """A plan in a few lines."""
+    from ct_dip.memory import format_bytes
+
+    lines = {
+        "sizes": f"{plan.pixels} pixels, {plan.measurements} measurements",
+        "network": plan.network,
+    }
+    if plan.method == "lin-dip":
+        lines["regime"] = "exact: matrices of pixels² and measurements²"
+    for stage in plan.stages:
+        parts = [format_bytes(stage.bytes)]
+        if stage.passes:
+            parts.append(f"{stage.passes} network passes at most")
+        if stage.seconds is not None:
+            parts.append(f"about {_spell_time(stage.seconds)}" + (" at most" if stage.passes else ""))
+        lines[stage.name] = ", ".join(parts)
+    verdict = f"{format_bytes(plan.bytes)} at the peak; the budget is {format_bytes(plan.budget)}"
+    if plan.bytes > plan.budget:
+        verdict += f": it does NOT fit; {plan.advice}"
+    lines["memory"] = verdict
+    if plan.seconds is not None:
+        lines["time"] = f"about {_spell_time(plan.seconds)} in all, at most"
+    return lines
+
+
+def _spell_time(seconds: float) -> str:
+    if seconds < 1:
+        return "1 s"
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

@@ -1,0 +1,106 @@
+"""Plans: what is said beforehand is what is taken."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from ct_dip.cli import main
+from ct_dip.config import load_config
+from ct_dip.data.scan_file import write_scan
+from ct_dip.data.simulate import NoiseLevel, simulate
+from ct_dip.dip.fit import fit_dip
+from ct_dip.errors import MemoryBudgetError
+from ct_dip.geometry import Volume
+from ct_dip.plan import plan_run
+from ct_dip.scanners import scanner
+
+QUICK = ["dip.channels=[8,8]", "dip.max_steps=30", "dip.cooldown_steps=10"]
+
+
+def make(size, views=12):
+    return simulate(
+        "ellipses", scanner(Volume(shape=(size, size)), views=views), noise=NoiseLevel(relative=0.05)
+    )
+
+
+def test_every_method_has_a_plan():
+    scan = make(24)
+    for method in ("fbp", "cgls", "tv", "dip", "lin-dip"):
+        plan = plan_run(scan, load_config(method=method), budget=2**34)
+        assert plan.stages[0].name == "ray transform"
+        assert plan.bytes == max(stage.bytes for stage in plan.stages)
+        assert (plan.weights > 0) == ("dip" in method)
+        assert plan.seconds is None
+        plan.require()
+
+
+def test_exact_inference_grows_as_the_fourth_power_of_the_side():
+    config = load_config(method="lin-dip", settings=["dip.preset=small"])
+    small, large = (plan_run(make(size, size), config, budget=2**34).bytes for size in (40, 80))
+    assert 12 < large / small < 17
+
+
+def test_what_does_not_fit_is_refused_with_advice():
+    plan = plan_run(make(64), load_config(method="lin-dip"), budget=2**28)
+    with pytest.raises(MemoryBudgetError, match=r"lin-dip needs .* budget is 256 MiB; exact .* pixels"):
+        plan.require()
+
+
+def test_measured_time_is_of_the_right_order():
+    """A fit of 300 steps takes between a tenth of and ten times what the plan says."""
+    scan = make(20)
+    settings = ["dip.channels=[8,8]", "dip.max_steps=300", "dip.stopping=budget"]
+    config = load_config(method="dip", settings=settings)
+    said = plan_run(scan, config, budget=2**34, measure=True).stages[1].seconds
+    start = time.perf_counter()
+    fit_dip(scan, config.dip)
+    assert said / 10 < time.perf_counter() - start < 10 * said
+
+
+def test_said_memory_is_enough_and_not_far_too_much(tmp_path):
+    """In a process of its own: what lin-dip takes beyond an idle one."""
+    write_scan(tmp_path / "scan.h5", make(40, 30))
+    script = """
+import resource, sys
+from ct_dip import load_config, read_scan, reconstruct, fit_dip, DipConfig, ray_transform
+from ct_dip.plan import plan_run
+scan = read_scan(sys.argv[1])
+fit_dip(scan, DipConfig(channels=(8, 8), max_steps=2, cooldown_steps=1, warmup_steps=1))
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+config = load_config(method="lin-dip", settings=sys.argv[2:])
+reconstruct(scan, config)
+after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print((after - before) * 1024, plan_run(scan, config, budget=2**34).bytes)
+"""
+    settings = [*QUICK, "inference.starts=1"]
+    output = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "scan.h5"), *settings],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    ).stdout
+    taken, said = (int(part) for part in output.split())
+    assert taken < said * 1.1
+    assert said < 3 * taken
+
+
+def test_the_verb(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_scan("scan.h5", make(20))
+    quick = " ".join(f"--set {setting}" for setting in QUICK)
+    assert main(f"plan scan.h5 {quick} --json".split()) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["fits"] is True
+    assert [stage["name"] for stage in facts["stages"]][-1] == "posterior"
+    assert all(stage["seconds"] > 0 for stage in facts["stages"])
+    assert main(f"plan scan.h5 {quick}".split()) == 0
+    said = capsys.readouterr().err
+    assert "network passes" in said
+    assert "exact" in said
+    assert main("plan scan.h5 --budget-memory 1M".split()) == 0
+    assert "does NOT fit" in capsys.readouterr().err
