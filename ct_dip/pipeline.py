@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ct_dip import memory
 from ct_dip.arrays import Floats
+from ct_dip.calibration.coverage import coverage
 from ct_dip.classical.cgls import cgls
 from ct_dip.classical.fbp import fbp
 from ct_dip.classical.tv import tv
@@ -94,7 +95,8 @@ def reconstruct(
         memory_budget: bytes or text such as ``"4G"``; see `ct_dip.memory.memory_budget`.
         run_folder: where a long method keeps its checkpoints, and goes on from them.
     """
-    config, progress = config or RunConfig(), progress or Progress()
+    config = (config or RunConfig()).with_preset(scan.geometry.domain_shape)
+    progress = progress or Progress()
     budget = memory.memory_budget(memory_budget)
     if config.threads is not None:
         torch.set_num_threads(config.threads)
@@ -213,7 +215,7 @@ def _lin_dip(job: _Job) -> _Outcome:
         fit,
         job.scan,
         settings,
-        transform=transform,
+        transform=transform if job.sinogram.is_cpu else None,
         progress=job.progress,
         memory_budget=job.budget,
         seed=job.config.seed,
@@ -230,7 +232,9 @@ def _lin_dip(job: _Job) -> _Outcome:
         "evidence_objective": found.objective,
         "evidence_evaluations": found.evaluations,
         "evidence_converged": found.converged,
-        "evidence_starts": list(found.found),
+        "evidence_starts": [value if math.isfinite(value) else None for value in found.found],
+        "at_bound": list(found.at_bound),
+        "spots": posterior.spots,
         "jitter": posterior.jitter,
         "sigma_y": posterior.noise_std,
         "sigma_y_stated": posterior.stated_noise_std,
@@ -242,10 +246,16 @@ def _lin_dip(job: _Job) -> _Outcome:
     if truth is not None:
         with job.progress.stage("calibration"):
             metrics |= {
-                "log_likelihood_per_pixel": posterior.log_likelihood(truth),
-                "log_likelihood_per_pixel_1x1": posterior.log_likelihood(truth, 1),
-                **{f"coverage_{level:.0%}"[:-1]: posterior.coverage(truth, level) for level in LEVELS},
+                f"coverage_{round(100 * level)}": float(covered)
+                for level, covered in zip(
+                    LEVELS,
+                    coverage(truth, posterior.mean, posterior.std, LEVELS, job.scan.mask),
+                    strict=True,
+                )
             }
+            if settings.complement != "none":  # without one there is no density
+                metrics["log_likelihood_per_pixel"] = posterior.log_likelihood(truth)
+                metrics["log_likelihood_per_pixel_1x1"] = posterior.log_likelihood(truth, 1)
     arrays = {
         "fbp": fbp(job.sinogram, job.scan.geometry, filter="hann").cpu().numpy(),
         "dip": posterior.dip,
@@ -259,6 +269,7 @@ def _lin_dip(job: _Job) -> _Outcome:
     if settings.samples:
         with job.progress.stage("samples"):
             arrays["samples"] = posterior.sample(settings.samples, seed=job.config.seed)
+            metrics["sampling_jitter"] = posterior.sampling_jitter
     if settings.patch:
         for rows, columns, covariance in posterior.covariance(settings.patch):
             arrays[f"patch_{rows.start}_{columns.start}"] = covariance

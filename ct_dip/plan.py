@@ -17,7 +17,7 @@ from ct_dip.dip.presets import resolve, unet_shape
 from ct_dip.dip.unet import UNet
 from ct_dip.operators import ray_transform
 from ct_dip.operators.sparse import estimate_bytes
-from ct_dip.posterior.fit import inference_bytes
+from ct_dip.posterior.model import inference_bytes
 from ct_dip.tangent.jacobian import Jacobian
 from ct_dip.tangent.taps import tap_pairs
 
@@ -103,7 +103,7 @@ def plan_run(scan: Scan, config: RunConfig, *, budget: int, measure: bool = Fals
             )
         )
     if config.method == "lin-dip":
-        held = inference_bytes(shape, scan)
+        held = inference_bytes(shape, scan, config.inference)
         passes = {"feature statistics": 2 * pixels}
         stages += [
             StagePlan(name=name, bytes=arrays + size, passes=passes.get(name, 0))

@@ -9,8 +9,10 @@ import typer
 from ct_dip import __version__
 from ct_dip.cli.console import console, message, set_up_logging
 from ct_dip.cli.demo import demo
+from ct_dip.cli.export import export
 from ct_dip.cli.info import info
 from ct_dip.cli.plan import plan
+from ct_dip.cli.query import query
 from ct_dip.cli.reconstruct import reconstruct
 from ct_dip.cli.simulate import simulate
 from ct_dip.errors import CtDipError
@@ -37,7 +39,7 @@ def _root(
     pass
 
 
-VERBS = {verb.__name__: verb for verb in (simulate, info, plan, reconstruct, demo)}
+VERBS = {verb.__name__: verb for verb in (simulate, info, plan, reconstruct, query, export, demo)}
 for _verb in VERBS.values():
     app.command()(_verb)
 

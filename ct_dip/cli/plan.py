@@ -32,7 +32,9 @@ def plan(
     from ct_dip.plan import plan_run
 
     settings = load_config(config, settings=set_ or (), method=method or (None if config else "lin-dip"))
-    found = plan_run(read_scan(scan), settings, budget=memory.memory_budget(budget_memory), measure=True)
+    loaded = read_scan(scan)
+    settings = settings.with_preset(loaded.geometry.domain_shape)
+    found = plan_run(loaded, settings, budget=memory.memory_budget(budget_memory), measure=True)
     if as_json:
         print_json(facts(found))
     else:

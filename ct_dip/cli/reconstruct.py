@@ -18,6 +18,9 @@ def reconstruct(
     scan: Annotated[Path, typer.Argument(help="Scan file.")],
     out: Annotated[Path, typer.Option(help="Result file to write (.h5); a PNG goes beside it.")],
     method: Annotated[str | None, typer.Option(help="fbp, cgls, tv (the default), dip or lin-dip.")] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="fast, balanced (the default), thorough, or auto: by the image's size.")
+    ] = None,
     config: Annotated[Path | None, typer.Option(help="YAML file with settings.")] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="One setting, as tv.strength=0.5; repeatable.")
@@ -27,7 +30,7 @@ def reconstruct(
     ] = None,
     kernel: Annotated[str | None, typer.Option(help="Ray weights: auto, line, linear or strip.")] = None,
     hyperprior: Annotated[
-        str | None, typer.Option(help="Of lin-dip: weak (the default), none or tv-predcp.")
+        str | None, typer.Option(help="Of lin-dip: auto (the default), weak, none or tv-predcp.")
     ] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
     threads: Annotated[
@@ -60,6 +63,7 @@ def reconstruct(
         config,
         settings=chosen,
         method=method,
+        preset=preset,
         backend=backend,
         kernel=kernel,
         device=device,

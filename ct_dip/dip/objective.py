@@ -1,10 +1,10 @@
 """What a fit minimises: misfit to the sinogram plus total variation.
 
-``L(w) = (1 − ρ) misfit(A x) + ρ ramp(A x) + (2 λ / d_y) TV(x)``, with ``x = scale · f(w)``. Both data terms
-are means over the d_y measurements whose expected value at the truth is 1. The first is that of the noise
-model. The gradient of such a misfit is a back-projection, which is blurred: edges would come last, after
-thousands of steps. The second filters the residuals by the ramp of FBP, so that its gradient is a filtered
-back-projection and fine detail is learned as early as coarse.
+``L(w) = (1 − ρ) misfit(A x) + ρ ramp(A x) + (2 λ / d_y) TV(x)``, with ``x = scale · f(w)`` and isotropic TV,
+which has no preferred direction. Both data terms are means over the d_y measurements whose expected value at
+the truth is 1. The first is that of the noise model. The gradient of such a misfit is a back-projection,
+which is blurred: edges would come last, after thousands of steps. The second filters the residuals by the
+ramp of FBP, so that its gradient is a filtered back-projection and fine detail is learned as early as coarse.
 """
 
 from collections.abc import Callable, Sequence
@@ -94,9 +94,10 @@ def misfit(projected: Tensor, sinogram: Tensor, precision: Tensor, photons: Tens
 
 
 def ramp_gains(detectors: int) -> Tensor:
-    """Of a real FFT of twice the detectors: the ramp, with mean 1, so that white noise keeps its size."""
+    """Of the power in a real FFT of twice the detectors: the ramp, so that white noise keeps its size."""
     gains = torch.fft.rfftfreq(2 * detectors).clamp_min(1 / (4 * detectors))
-    return gains / gains.mean()
+    gains[1:-1] *= 2  # a frequency and its negative; zero and the highest have none
+    return 2 * detectors * gains / gains.sum()
 
 
 def ramp_misfit(residual: Tensor, gains: Tensor) -> Tensor:
@@ -104,7 +105,7 @@ def ramp_misfit(residual: Tensor, gains: Tensor) -> Tensor:
     size = 2 * residual.shape[-1]
     spectrum = torch.fft.rfft(residual, n=size, dim=-1)
     power = spectrum.real.square() + spectrum.imag.square()
-    return 2 * (power * gains).sum() / (size * residual.numel())
+    return (power * gains).sum() / (size * residual.numel())
 
 
 def objective(

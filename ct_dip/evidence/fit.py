@@ -1,6 +1,7 @@
 """Hyperparameters by L-BFGS, from several starts, with a report."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,7 +27,8 @@ class EvidenceFit:
         objective: evidence and hyperprior there; ``evidence`` without the hyperprior.
         converged: whether the best search met its tolerance.
         at_bound: names of parameters that ended at the end of their range.
-        found: the objective that every start reached: a spread tells of several optima.
+        found: the objective that every start reached: a spread tells of several optima, −inf of a start
+            that met a value that could not be computed.
         evaluations: of the objective, in all.
         trace: best objective after every evaluation.
         jitter: largest that any factorisation needed; 0 as a rule.
@@ -55,7 +57,9 @@ def fit_evidence(
     lower, upper = (bound.numpy() for bound in model.bounds)
     generator = np.random.default_rng(seed)
     trace: list[float] = []
-    results = []
+    results: list[Any] = []
+    reached: list[float] = []
+    failure = CtDipError("no search for hyperparameters was made")
     with (progress or Progress()).stage("evidence") as stage:
 
         def negative(values: Floats) -> tuple[float, Floats]:
@@ -63,7 +67,7 @@ def fit_evidence(
             objective = model.objective(theta)
             (gradient,) = torch.autograd.grad(objective, theta)
             value = float(objective.detach())
-            if not np.isfinite(value):
+            if not np.isfinite(value) or not bool(torch.isfinite(gradient).all()):
                 raise CtDipError(f"the evidence is {value} at {dict(zip(model.names, values, strict=True))}")
             trace.append(max(value, trace[-1]) if trace else value)
             stage.update(len(trace), evidence=trace[-1])
@@ -73,8 +77,8 @@ def fit_evidence(
             start = model.start.numpy()
             if number:
                 start = start + _START_DEVIATION * generator.standard_normal(len(start))
-            results.append(
-                minimize(
+            try:
+                result = minimize(
                     negative,
                     np.clip(start, lower, upper),
                     jac=True,
@@ -82,7 +86,14 @@ def fit_evidence(
                     bounds=list(zip(lower, upper, strict=True)),
                     options={"maxiter": _MAX_ITERATIONS, "ftol": _TOLERANCE},
                 )
-            )
+            except CtDipError as error:
+                failure = error
+                reached.append(-np.inf)
+            else:
+                results.append(result)
+                reached.append(-float(result.fun))
+    if not results:
+        raise failure
     best = min(results, key=lambda result: result.fun)
     theta = torch.tensor(best.x, dtype=torch.float64)
     edge = (best.x <= lower + 1e-6) | (best.x >= upper - 1e-6)
@@ -93,7 +104,7 @@ def fit_evidence(
         evidence=float(model.log_evidence(theta)),
         converged=bool(best.success),
         at_bound=tuple(name for name, ends in zip(model.names, edge, strict=True) if ends),
-        found=tuple(-float(result.fun) for result in results),
+        found=tuple(reached),
         evaluations=len(trace),
         trace=np.array(trace),
         jitter=model.matrices.jitter,

@@ -2,7 +2,8 @@
 
 The whitened sinogram is ``r = (y − A m₀)/σ``, with σ the noise that the scan states. Its covariance is
 ``K = B (J Σ Jᵀ + κ U) Bᵀ + s² I``, ``B = A/σ``, with U the complement, and s the noise relative to what is
-stated. log κ and log s² are fitted together with the prior's log-parameters.
+stated. log κ and log s² are fitted together with the prior's log-parameters. ``log p(y)`` itself is the
+log-density of r minus ``Σ log σ``.
 """
 
 import math
@@ -31,11 +32,12 @@ class EvidenceModel:
         matrices: ``B G_t Bᵀ`` of every term of the prior, then ``B U Bᵀ`` if there is a complement in the
             model, then I.
         residual: r at the prior mean, (measurements,).
-        residual_at_fit: the same at f(w̃).
+        residual_at_fit: the same at h(w̃), which is f(w̃) for the tangent prior mean.
+        log_noise: ``Σ log σ`` of the measurements.
         point: where the evidence is taken: ``optimum``, that of the tangent model, which is the marginal
             likelihood itself; or ``fit``, w̃ in its place, ``½(‖r̃‖²/s² + w̃ᵀΣ⁻¹w̃)`` for ``½ rᵀK⁻¹r``.
             Since the optimum is a minimum of that sum, the latter is never larger.
-        hyperprior: ``weak``, the prior's own; ``none``; or TV-PredCP of the tap lengths.
+        hyperprior: ``weak``, log-normal; ``none``; or TV-PredCP of the tap lengths.
         learn_noise: or s = 1.
     """
 
@@ -44,6 +46,7 @@ class EvidenceModel:
     complement: Complement | None
     residual: Tensor
     residual_at_fit: Tensor
+    log_noise: float
     point: Point = "optimum"
     hyperprior: TvPredCp | Literal["weak", "none"] = "weak"
     learn_noise: bool = True
@@ -87,29 +90,37 @@ class EvidenceModel:
 
     def coefficients(self, theta: Tensor) -> Tensor:
         """Of ``matrices``."""
-        prior, complement, noise = self.split(theta)
+        prior, _, noise = self.split(theta)
         parts = [self.prior.coefficients(prior)]
         if self._has_complement:
-            parts.append(complement.exp()[None])
+            parts.append(self.complement_factor(theta)[None])
         return torch.cat([*parts, noise.exp()[None]])
 
+    def complement_factor(self, theta: Tensor) -> Tensor:
+        """κ: what the variances of the complement are multiplied with."""
+        _, complement, noise = self.split(theta)
+        follows = self.complement is not None and self.complement.in_units_of_noise
+        return (complement + noise).exp() if follows else complement.exp()
+
     def log_evidence(self, theta: Tensor, point: Point | None = None) -> Tensor:
-        """``log p(y | θ)`` of the whitened sinogram, at a point; differentiable."""
+        """``log p(y | θ)`` at a point; differentiable."""
         if (point or self.point) == "optimum":
-            return self.matrices.log_density(self.coefficients(theta), self.residual)
+            return self.matrices.log_density(self.coefficients(theta), self.residual) - self.log_noise
         prior, _, noise = self.split(theta)
         _, logdet = self.matrices.terms(self.coefficients(theta), self.residual)
         misfit = self.residual_at_fit.square().sum() / noise.exp()
         constant = len(self.residual) * math.log(2 * math.pi)
-        return -0.5 * (misfit + self.prior.weight_norm(prior) + logdet + constant)
+        return -0.5 * (misfit + self.prior.weight_norm(prior) + logdet + constant) - self.log_noise
 
     def log_hyperprior(self, theta: Tensor) -> Tensor:
         """``log p(θ)`` up to a constant."""
         prior, complement, _ = self.split(theta)
         total = theta.new_zeros(())
+        if self.hyperprior == "none":
+            return total
         if isinstance(self.hyperprior, TvPredCp):
             total = self.hyperprior.log_density(prior)
-        elif self.hyperprior == "weak":
+        else:
             total = self.prior.log_hyperprior(prior)
         if self.complement is not None and self.complement.deviation is not None:
             total = total - 0.5 * (complement / self.complement.deviation) ** 2

@@ -33,13 +33,13 @@ class Moments(NamedTuple):
 
 def prior_covariance(model: LinearModel, theta: Tensor, temper: float = 1.0) -> Tensor:
     """``K_xx``, (pixels, pixels); a temper below 1 shrinks the part of the weights."""
-    prior, complement, _ = model.evidence.split(theta)
+    prior, _, _ = model.evidence.split(theta)
     total = torch.zeros_like(model.grams[0], dtype=torch.float64)
     for coefficient, gram in zip(model.evidence.prior.coefficients(prior), model.grams, strict=True):
         total.add_(gram, alpha=temper * float(coefficient))
     extra = model.evidence.complement
     if extra is not None and extra.in_model:
-        total.diagonal().add_(float(complement.exp()) * extra.variance)
+        total.diagonal().add_(float(model.evidence.complement_factor(theta)) * extra.variance)
     total.diagonal().add_(model.relevance)
     return total
 
@@ -55,17 +55,22 @@ def condition(model: LinearModel, theta: Tensor, temper: float = 1.0) -> Moments
     half = torch.linalg.solve_triangular(lower, cross, upper=False)
     residual = torch.linalg.solve_triangular(lower, model.evidence.residual[:, None], upper=False)
     covariance = prior - half.T @ half
+    covariance.diagonal().clamp_(min=0.0)  # a difference of equals may be a rounding error below it
     extra = model.evidence.complement
     if extra is not None and not extra.in_model:
-        covariance.diagonal().add_(extra.variance * float(noise.exp()))
+        covariance.diagonal().add_(float(model.evidence.complement_factor(theta)) * extra.variance)
     return Moments(model.prior_mean + (half.T @ residual)[:, 0], covariance, jitter)
 
 
 def condition_over(model: LinearModel, thetas: Tensor, temper: float = 1.0) -> Moments:
     """The mixture of the posteriors at several hyperparameters, as a Gaussian of the same two moments."""
-    parts = [condition(model, theta, temper) for theta in thetas]
-    means = torch.stack([part.mean for part in parts])
-    mean = means.mean(dim=0)
-    spread = (means - mean).T @ (means - mean) / len(parts)
-    covariance = torch.stack([part.covariance for part in parts]).mean(dim=0) + spread
-    return Moments(mean, covariance, max(part.jitter for part in parts))
+    means, jitters = [], []
+    covariance = torch.zeros_like(model.grams[0], dtype=torch.float64)
+    for theta in thetas:
+        part = condition(model, theta, temper)
+        means.append(part.mean)
+        jitters.append(part.jitter)
+        covariance.add_(part.covariance, alpha=1 / len(thetas))
+    mean = torch.stack(means).mean(dim=0)
+    apart = torch.stack(means) - mean
+    return Moments(mean, covariance + apart.T @ apart / len(thetas), max(jitters))

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from ct_dip.arrays import Floats
-from ct_dip.errors import InputError
+from ct_dip.errors import CtDipError, InputError
 from ct_dip.evidence.fit import EvidenceFit
-from ct_dip.evidence.marginal import factorise
+from ct_dip.evidence.marginal import Factor, factorise
 
 
 class Patch(NamedTuple):
@@ -46,7 +46,8 @@ class Posterior:
         noise_std: fitted standard deviation of a typical line integral; ``stated_noise_std`` what the scan
             states, or an estimate.
         effective_dimension: how many directions of the sinogram the prior explains.
-        jitter: added to the diagonal of any covariance, relative units of the noise; 0 as a rule.
+        spots: pixels that were freed because the sinogram contradicted the model there.
+        jitter: the largest that had to be added to the diagonal of a whitened covariance; 0 as a rule.
     """
 
     mean: Floats
@@ -60,6 +61,7 @@ class Posterior:
     noise_std: float
     stated_noise_std: float
     effective_dimension: float
+    spots: int
     jitter: float
 
     @cached_property
@@ -85,15 +87,23 @@ class Posterior:
         return patches
 
     def sample(self, count: int, seed: int = 0) -> Floats:
-        """Images that are as likely as the true one, (count, rows, columns), around ``mean``."""
+        """Images that are as likely as the true one, (count, rows, columns), around ``mean``.
+
+        What had to be added to variances for that is ``sampling_jitter``, in units of the O(1) image.
+        """
         generator = torch.Generator().manual_seed(seed)
         draws = torch.randn(count, len(self.unit_covariance), generator=generator, dtype=torch.float64)
-        images = self.scale * (draws @ self._factor.T).numpy()
+        images = self.scale * (draws @ self._factor.lower.T).numpy()
         return self.mean + images.reshape(count, *self.mean.shape)
 
     @cached_property
-    def _factor(self) -> Tensor:
-        return factorise(self.unit_covariance).lower
+    def _factor(self) -> Factor:
+        return factorise(self.unit_covariance)
+
+    @property
+    def sampling_jitter(self) -> float:
+        """See `sample`; 0 unless the covariance is singular, as without a complement."""
+        return self._factor.jitter
 
     def log_likelihood(self, truth: Floats, patch: int | None = None) -> float:
         """Mean over pixels of ``log p(truth | y)``, a density in (1/mm)⁻¹.
@@ -102,21 +112,21 @@ class Posterior:
             truth: (rows, columns), 1/mm.
             patch: with correlations inside patches of this width only; the whole image if ``None``,
                 single pixels if 1.
+
+        Raises:
+            CtDipError: the covariance is singular, so that there is no density: use a complement.
         """
         if truth.shape != self.mean.shape:
             raise InputError(f"truth has shape {truth.shape}, the posterior {self.mean.shape}")
         error = torch.as_tensor(np.asarray(truth, dtype=np.float64) - self.mean)
         total = 0.0
         for rows, columns, covariance in self.covariance(patch):
-            lower, _ = factorise(torch.as_tensor(covariance))
+            lower, failed = torch.linalg.cholesky_ex(torch.as_tensor(covariance))
+            if failed or not bool((lower.diagonal() > 0).all()):
+                raise CtDipError(
+                    f"the posterior of pixels {rows.start}:{rows.stop}, {columns.start}:{columns.stop} is "
+                    "singular and has no density; use a complement other than 'none'"
+                )
             white = torch.linalg.solve_triangular(lower, error[rows, columns].reshape(-1, 1), upper=False)
             total -= 0.5 * float(white.square().sum()) + float(lower.diagonal().log().sum())
         return total / truth.size - 0.5 * math.log(2 * math.pi)
-
-    def coverage(self, truth: Floats, level: float, mask: np.ndarray | None = None) -> float:
-        """Fraction of pixels whose truth is inside the central interval of a nominal level."""
-        if not 0 < level < 1:
-            raise InputError(f"level {level} must be between 0 and 1")
-        width = math.sqrt(2) * float(torch.erfinv(torch.tensor(level, dtype=torch.float64)))
-        inside = np.abs(truth - self.mean) <= width * self.std
-        return float(inside.mean() if mask is None else inside[mask].mean())

@@ -8,12 +8,13 @@ since few objects are a single pixel wide; then the data decide their values.
 """
 
 import torch
+from scipy import stats
 from torch import Tensor
 
 from ct_dip.evidence.marginal import factorise
 from ct_dip.posterior.exact import LinearModel, prior_covariance
 
-_THRESHOLD = 4.0  # deviations: one pixel in 16,000 by chance
+_FALSE_SPOTS = 0.05  # expected in an image for which the model is right
 _SPOTS = 10  # at most; a model that is wrong in more places is not mended by this
 
 
@@ -29,6 +30,7 @@ def relevant_pixels(model: LinearModel, theta: Tensor, shape: tuple[int, int]) -
     measured = whitened @ prior @ whitened.T
     measured.diagonal().add_(float(noise.exp()))
     variance = torch.zeros(whitened.shape[1], dtype=torch.float64)
+    threshold = float(stats.norm.isf(_FALSE_SPOTS / 2 / len(variance)))  # 4 deviations at 28²
     for _ in range(_SPOTS):
         active = variance > 0
         columns = whitened[:, active]
@@ -37,7 +39,7 @@ def relevant_pixels(model: LinearModel, theta: Tensor, shape: tuple[int, int]) -
         residual = torch.linalg.solve_triangular(lower, model.evidence.residual[:, None], upper=False)
         seen = half.square().sum(dim=0)
         score = (half.T @ residual)[:, 0] / seen.clamp_min(torch.finfo(seen.dtype).tiny).sqrt()
-        new = (score.abs() > _THRESHOLD) & ~active
+        new = (score.abs() > threshold) & ~active
         if not new.any():
             break
         # The strongest first: what its neighbours show is often its shadow.

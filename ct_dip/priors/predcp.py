@@ -15,6 +15,8 @@ from torch import Tensor
 
 from ct_dip.priors.weights import BlockPrior
 
+_LEAST_SLOPE = 1e-30  # of κ in ℓ
+
 
 def folded_normal_mean(mean: Tensor, variance: Tensor) -> Tensor:
     """``E|N(μ, v)|``, elementwise; ``|μ|`` where v = 0, with a gradient that is finite there."""
@@ -54,5 +56,7 @@ class TvPredCp:
                 kappa = self.expected_tv(theta, block)
                 (slope,) = torch.autograd.grad(kappa, theta, create_graph=True)
                 by_length = slope[first + place] / log_lengths[place].exp()
-                total = total + math.log(self.strength) - self.strength * kappa + by_length.abs().log()
+                # Where ℓ has no effect the density is zero; a tiny one keeps the search finite.
+                jacobian = by_length.abs().clamp_min(_LEAST_SLOPE)
+                total = total + math.log(self.strength) - self.strength * kappa + jacobian.log()
         return total

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from ct_dip.dip.unet import WeightBlock
-from ct_dip.tangent.statistics import FeatureStatistics
 from ct_dip.tangent.taps import tap_pairs
 
 # Log-parameters may move this far from where the fitted weights put them: factors of 10⁶ in a variance.
@@ -55,12 +54,12 @@ class BlockPrior(WeightPrior):
     independent. θ holds every log σ_b², then every log ℓ_b.
 
     Args:
-        statistics: of the network's features.
-        weights: w̃ by block, in the order of ``statistics.blocks``.
+        blocks: of the weights.
+        weights: w̃ of every block.
     """
 
-    def __init__(self, statistics: FeatureStatistics, weights: Sequence[Tensor]) -> None:
-        self.blocks = statistics.blocks
+    def __init__(self, blocks: Sequence[WeightBlock], weights: Sequence[Tensor]) -> None:
+        self.blocks = tuple(blocks)
         self.filters = [
             part.double().reshape(-1, block.kernel**2)
             for block, part in zip(self.blocks, weights, strict=True)
@@ -100,12 +99,16 @@ class BlockPrior(WeightPrior):
             return variances[block].exp() * torch.ones_like(distances)
         return variances[block].exp() * _correlation(distances, lengths[self.wide.index(block)].exp())
 
+    def tap_covariance(self, theta: Tensor, block: int) -> Tensor:
+        """``σ_b² exp(−‖p − q‖/ℓ_b)``, (taps, taps)."""
+        pairs = tap_pairs(self.blocks[block].kernel).pairs
+        return torch.tensordot(self.block_coefficients(theta, block), pairs, 1)
+
     def weight_norm(self, theta: Tensor) -> Tensor:
         """``Σ_filters wᵀ C(ℓ_b)⁻¹ w / σ_b²``."""
         total = theta.new_zeros(())
-        for i, (block, filters) in enumerate(zip(self.blocks, self.filters, strict=True)):
-            taps = tap_pairs(block.kernel)
-            covariance = torch.tensordot(self.block_coefficients(theta, i), taps.pairs, 1)
+        for i, filters in enumerate(self.filters):
+            covariance = self.tap_covariance(theta, i)
             total = total + torch.trace(torch.linalg.solve(covariance, filters.T @ filters))
         return total
 
@@ -119,53 +122,29 @@ class BlockPrior(WeightPrior):
         )
 
 
-class ScaledPrior(WeightPrior):
-    """Another prior as the fitted weights put it, times one free scale: θ is its logarithm."""
+class OneVariancePrior(WeightPrior):
+    """``Σ = e^θ Σ₀`` with a known Σ₀, whose image covariance is the only matrix.
 
-    def __init__(self, prior: WeightPrior) -> None:
-        self.prior = prior
-        self.names = ("log_scale",)
-        self.start = torch.zeros(1, dtype=torch.float64)
+    The block prior as the fitted weights put it with one free scale, the isotropic prior (Σ₀ = I), and the
+    neural g-prior (Σ₀ = S²) are of this kind.
+
+    Args:
+        norm: ``w̃ᵀ Σ₀⁻¹ w̃``.
+        count: of the weights; the fitted ones are most likely under the variance ``norm / count``.
+    """
+
+    def __init__(self, name: str, norm: float, count: int) -> None:
+        self.names, self.norm = (name,), norm
+        self.start = torch.tensor([math.log(norm / count)], dtype=torch.float64)
         self.lower, self.upper = self.start - _REACH, self.start + _REACH
 
     def coefficients(self, theta: Tensor) -> Tensor:
-        """``e^θ`` times those of the other prior at its start."""
-        return theta[0].exp() * self.prior.coefficients(self.prior.start)
+        """The variance."""
+        return theta.exp()
 
     def weight_norm(self, theta: Tensor) -> Tensor:
         """See `WeightPrior.weight_norm`."""
-        return self.prior.weight_norm(self.prior.start) / theta[0].exp()
-
-
-class SingleVariancePrior(WeightPrior):
-    """One variance for all weights: the isotropic prior, or the g-prior on scaled weights.
-
-    Args:
-        select: 1 for the matrices that belong to the sum, (terms,).
-        weights: w̃ in the units in which the prior is isotropic.
-    """
-
-    def __init__(self, name: str, select: Tensor, weights: Tensor) -> None:
-        self.names = (name,)
-        self.select, self.square = select.double(), weights.double().square().sum()
-        self.start = (self.square / weights.numel()).log()[None]
-        self.lower, self.upper = self.start - _REACH, self.start + _REACH
-
-    def coefficients(self, theta: Tensor) -> Tensor:
-        """The variance, where selected."""
-        return theta[0].exp() * self.select
-
-    def weight_norm(self, theta: Tensor) -> Tensor:
-        """``‖w̃‖² / variance``."""
-        return self.square / theta[0].exp()
-
-
-def isotropic_prior(statistics: FeatureStatistics, weights: Sequence[Tensor]) -> SingleVariancePrior:
-    """``Σ = λ⁻¹ I`` over all weights of all blocks: an ablation, not invariant to a layer's scale."""
-    select = torch.zeros(len(statistics.grams))
-    for terms in statistics.terms.values():
-        select[terms.start] = 1  # distance 0
-    return SingleVariancePrior("log_variance", select, torch.cat(list(weights)))
+        return self.norm / theta[0].exp()
 
 
 def _correlation(distances: Tensor, length: Tensor) -> Tensor:

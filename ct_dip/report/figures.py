@@ -49,7 +49,7 @@ def reconstruction_panel(
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots(1 if one_row else 2, columns, squeeze=False)
     for axis, (name, image) in zip(axes[0], top.items(), strict=False):
-        shown = _show(axis, image, pixel_size, vmin=low, vmax=high, cmap="gray")
+        shown = show_image(axis, image, pixel_size, vmin=low, vmax=high, cmap="gray")
         quality = f", {psnr(image, truth, mask):.1f} dB" if truth is not None and image is not truth else ""
         axis.set_title(name + quality)
     grey = axes[0, : len(top)] if one_row else axes[0]
@@ -60,13 +60,13 @@ def reconstruction_panel(
         largest = float(np.quantile(np.abs(np.stack([*errors.values()])), 0.995)) or 1.0
         below = axes[0, len(top) : len(top) + 1] if one_row else axes[1]
         for axis, (name, error) in zip(below, errors.items(), strict=False):
-            shown = _show(axis, error, pixel_size, vmin=-largest, vmax=largest, cmap="RdBu_r")
+            shown = show_image(axis, error, pixel_size, vmin=-largest, vmax=largest, cmap="RdBu_r")
             axis.set_title(f"{name} − {truth_name}")
         figure.colorbar(shown, ax=below, label="error (1/mm)", shrink=0.9)
         for axis in below[len(errors) :]:
             axis.set_axis_off()
     if std is not None:
-        shown = _show(axes[0, -1], std, pixel_size, vmin=0, cmap="viridis")
+        shown = show_image(axes[0, -1], std, pixel_size, vmin=0, cmap="viridis")
         axes[0, -1].set_title("standard deviation")
         figure.colorbar(shown, ax=axes[0, -1], label="standard deviation (1/mm)", shrink=0.9)
     for axis in axes.flat:
@@ -91,7 +91,8 @@ def png_bytes(figure: Figure, *, dpi: int = 120) -> bytes:
     return buffer.getvalue()
 
 
-def _show(axis: Axes, image: Floats, pixel_size: float, **options: Any) -> Any:
+def show_image(axis: Axes, image: Floats, pixel_size: float, **options: Any) -> Any:
+    """Draw an image with axes in mm, the origin in its middle."""
     height, width = (n * pixel_size / 2 for n in image.shape)
     axis.set_xlabel("x (mm)")
     axis.set_ylabel("y (mm)")

@@ -33,17 +33,17 @@ class _Layer:
         self.handle = handle  # zeros that were added to z_l: (1, outputs, rows, columns)
         padding, stride = _pair(module.padding), _pair(module.stride)
         # (inputs · taps², positions)
-        self.columns = F.unfold(activation, _pair(self.size[-2:]), padding=padding, stride=stride)[0]
+        self.unfolded = F.unfold(activation, _pair(self.size[-2:]), padding=padding, stride=stride)[0]
 
     def to_output(self, weights: Tensor) -> Tensor:
         """``B_l``: (n, outputs · inputs · taps²) → (n, 1, outputs, rows, columns)."""
-        mixed = weights.reshape(-1, len(self.columns)) @ self.columns
+        mixed = weights.reshape(-1, len(self.unfolded)) @ self.unfolded
         return mixed.reshape(len(weights), *self.handle.shape)
 
     def to_weights(self, outputs: Tensor) -> Tensor:
         """``B_lᵀ``: (n, 1, outputs, rows, columns) → (n, outputs · inputs · taps²)."""
         flat = outputs.reshape(len(outputs) * self.size[0], -1)
-        return (flat @ self.columns.T).reshape(len(outputs), -1)
+        return (flat @ self.unfolded.T).reshape(len(outputs), -1)
 
 
 class Jacobian(LinearMap):
@@ -53,7 +53,7 @@ class Jacobian(LinearMap):
     normalisations are not among them.
 
     Args:
-        network: with the fitted weights; float32 or float64.
+        network: with the fitted weights; float32 or float64, which is then the precision of the products.
         network_input: (1, 1, rows, columns).
         chunk_bytes: memory that the vectors of one pass may take; larger batches go in chunks.
 
@@ -99,7 +99,8 @@ class Jacobian(LinearMap):
     def _forward(self, x: Tensor) -> Tensor:
         if not len(x):
             return x.new_zeros(0, *self.range_shape)
-        return torch.cat([self._push(part) for part in torch.split(x, self.chunk)])
+        own = x.to(self.weights.dtype)
+        return torch.cat([self._push(part) for part in torch.split(own, self.chunk)]).to(x.dtype)
 
     def _push(self, weights: Tensor) -> Tensor:
         outputs = [layer.to_output(weights[:, layer.slice]) for layer in self._layers.values()]
@@ -111,7 +112,8 @@ class Jacobian(LinearMap):
     def _adjoint(self, y: Tensor) -> Tensor:
         if not len(y):
             return y.new_zeros(0, *self.domain_shape)
-        return torch.cat([self._pull(part, list(self._layers)) for part in torch.split(y, self.chunk)])
+        own, names = y.to(self.weights.dtype), list(self._layers)
+        return torch.cat([self._pull(part, names) for part in torch.split(own, self.chunk)]).to(y.dtype)
 
     def _pull(self, images: Tensor, names: Sequence[str]) -> Tensor:
         layers = [self._layers[name] for name in names]

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch.distributions import MultivariateNormal
@@ -12,6 +13,7 @@ from ct_dip.errors import CtDipError
 from ct_dip.evidence.fit import fit_evidence
 from ct_dip.evidence.laplace import hyperparameter_points
 from ct_dip.evidence.marginal import CovarianceSum, factorise, packed_bytes
+from ct_dip.posterior.fit import fit_posterior
 from tests import tiny
 from tests.priors.test_weights import covariance
 
@@ -43,13 +45,14 @@ def test_log_evidence_is_a_gaussian_density(shape, photons):
     measured = dense_measured(model, jacobian, theta)
     residual = model.evidence.residual
     expected = MultivariateNormal(torch.zeros_like(residual), measured).log_prob(residual)
+    expected = expected - model.evidence.log_noise
     torch.testing.assert_close(model.evidence.log_evidence(theta), expected)
-    # The same in the sinogram's own units, with the noise that the scan states for every measurement.
+    # It is the density of the sinogram itself, in its own units.
     deviations = torch.as_tensor(scan.variance_or_estimate()[0]).sqrt().flatten()
     sinogram = torch.as_tensor(scan.sinogram.copy()).double().flatten()
     mean = deviations * (model.whitened @ model.prior_mean)
     scaled = MultivariateNormal(mean, deviations[:, None] * measured * deviations).log_prob(sinogram)
-    torch.testing.assert_close(scaled + deviations.log().sum(), expected, rtol=1e-6, atol=1e-5)
+    torch.testing.assert_close(scaled, expected, rtol=1e-6, atol=1e-5)
 
 
 def test_gradient_against_differences():
@@ -79,9 +82,10 @@ def test_quadratic_form_is_the_minimum_over_weights_and_complement():
     torch.testing.assert_close(misfit + best @ precision @ best, quadratic)
 
 
+@pytest.mark.parametrize("mean", ["tangent", "zero"])
 @pytest.mark.parametrize("seed", range(8))
-def test_evidence_is_never_below_the_one_at_the_fit(seed):
-    model, _, _ = tiny.model(OPTIMUM, seed=seed)
+def test_evidence_is_never_below_the_one_at_the_fit(seed, mean):
+    model, _, _ = tiny.model(OPTIMUM.model_copy(update={"prior_mean": mean}), seed=seed)
     theta = random_full_theta(model.evidence, seed)
     optimum, fit = (model.evidence.log_evidence(theta, point) for point in ("optimum", "fit"))
     assert float(optimum) >= float(fit) - 1e-9
@@ -97,6 +101,7 @@ def test_evidence_at_the_fit_written_out():
     misfit = evidence.residual_at_fit.square().sum() / noise.exp()
     logdet = torch.logdet(dense_measured(model, jacobian, theta))
     expected = -0.5 * (misfit + norm + logdet + len(evidence.residual) * math.log(2 * math.pi))
+    expected = expected - evidence.log_noise
     torch.testing.assert_close(evidence.log_evidence(theta, "fit"), expected)
     # Its residual is that of the network's own image.
     torch.testing.assert_close(
@@ -150,6 +155,35 @@ def test_search_finds_a_maximum_and_says_how():
         assert float(model.evidence.objective(near)) <= found.objective + 1e-4
     again = fit_evidence(model.evidence, starts=3)
     torch.testing.assert_close(again.theta, found.theta, rtol=0, atol=0)
+
+
+def test_a_start_that_fails_does_not_end_the_search(monkeypatch):
+    model, _, _ = tiny.model(OPTIMUM)
+    plain = type(model.evidence).objective
+    first = float(plain(model.evidence, model.evidence.start))
+
+    def fragile(self, theta):
+        value = plain(self, theta)
+        return value * torch.nan if abs(float(value.detach()) - first) < 1e-9 else value
+
+    monkeypatch.setattr(type(model.evidence), "objective", fragile)
+    found = fit_evidence(model.evidence, starts=3)
+    assert found.found[0] == -math.inf
+    assert math.isfinite(found.objective)
+    with pytest.raises(CtDipError, match="the evidence is nan"):
+        fit_evidence(model.evidence, starts=1)
+
+
+@pytest.mark.parametrize("complement", ["slope", "white"])
+def test_a_wrong_statement_of_the_noise_is_mended(complement):
+    """The fitted noise, the evidence and the error bars do not depend on the level that the scan states."""
+    config = InferenceConfig(objective="optimum", complement=complement, starts=1, hyperprior="none")
+    fit, scan = tiny.dip_fit(), tiny.scan()
+    wrong = dataclasses.replace(scan, noise=dataclasses.replace(scan.noise, std=0.4))
+    first, second = fit_posterior(fit, scan, config), fit_posterior(fit, wrong, config)
+    assert second.noise_std == pytest.approx(first.noise_std, rel=1e-2)
+    assert second.evidence.evidence == pytest.approx(first.evidence.evidence, abs=1e-2)
+    np.testing.assert_allclose(second.std, first.std, rtol=2e-2)
 
 
 def test_noise_can_be_fixed():

@@ -1,15 +1,22 @@
 """`fit_posterior` and `Posterior`: what a user asks, and what happens when they ask badly."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
 from scipy import stats
 
 from ct_dip.config import InferenceConfig
-from ct_dip.errors import InputError, MemoryBudgetError
-from ct_dip.posterior.fit import fit_posterior, inference_bytes
+from ct_dip.data.simulate import NoiseLevel, simulate
+from ct_dip.errors import CtDipError, InputError, MemoryBudgetError
+from ct_dip.geometry import Volume
+from ct_dip.operators import ray_transform
+from ct_dip.posterior.fit import fit_posterior
+from ct_dip.posterior.model import inference_bytes
 from ct_dip.posterior.relevance import relevant_pixels
 from ct_dip.priors.complement import published_floor, slope_complement
+from ct_dip.scanners import scanner
 from tests import tiny
 from tests.posterior.test_exact import OPTIMUM
 
@@ -72,27 +79,14 @@ def test_samples_have_the_posterior_moments(posterior):
     np.testing.assert_allclose(
         np.cov(samples.reshape(-1, 30).T), whole.covariance, atol=0.05 * whole.covariance.max()
     )
-    np.testing.assert_array_equal(posterior.sample(2, seed=3), samples[:2] * 0 + posterior.sample(2, seed=3))
-
-
-def test_coverage_counts_intervals(posterior):
-    assert posterior.coverage(posterior.mean, 0.5) == 1.0
-    edge = posterior.mean + 1.0 * posterior.std
-    assert posterior.coverage(edge, 0.6826) == 0.0
-    assert posterior.coverage(edge, 0.6828) == 1.0
-    mask = np.zeros(tiny.IMAGE, dtype=bool)
-    mask[0] = True
-    half = np.where(mask, posterior.mean, posterior.mean + 9 * posterior.std)
-    assert posterior.coverage(half, 0.95, mask) == 1.0
-    with pytest.raises(InputError, match="level"):
-        posterior.coverage(posterior.mean, 95)
+    np.testing.assert_array_equal(posterior.sample(2, seed=3), posterior.sample(2, seed=3))
+    assert not np.array_equal(posterior.sample(2, seed=3), posterior.sample(2, seed=4))
+    assert posterior.sampling_jitter == 0
 
 
 def test_sinogram_check_is_the_predictive(posterior):
     scan = tiny.scan()
     check = posterior.sinogram
-    from ct_dip.operators import ray_transform
-
     a = ray_transform(scan.geometry).dense().numpy()
     np.testing.assert_allclose(check.mean.ravel(), a @ posterior.mean.ravel(), rtol=1e-4, atol=1e-5)
     (whole,) = posterior.covariance()
@@ -105,8 +99,6 @@ def test_sinogram_check_is_the_predictive(posterior):
 
 def test_units_of_length_and_attenuation_do_not_matter():
     """The same scan with attenuation in other units gives the same image, in those units."""
-    import dataclasses
-
     fit, scan = tiny.dip_fit(), tiny.scan()
     factor = 20.0
     other = dataclasses.replace(
@@ -138,12 +130,13 @@ def test_units_of_length_and_attenuation_do_not_matter():
     ],
     ids=lambda s: ",".join(f"{k}={v}" for k, v in s.items()),
 )
-def test_every_choice_runs_and_repeats(settings):
+def test_every_choice_runs_repeats_and_matters(settings, posterior):
     config = InferenceConfig(starts=1, **settings)
     first, second = (fit_posterior(tiny.dip_fit(), tiny.scan(), config) for _ in range(2))
     assert np.isfinite(first.mean).all()
     assert np.isfinite(first.std).all()
     np.testing.assert_array_equal(first.std, second.std)
+    assert not np.array_equal(first.std, posterior.std)
 
 
 def test_contradicting_choices_are_refused():
@@ -151,10 +144,51 @@ def test_contradicting_choices_are_refused():
         with pytest.raises(ValueError, match="tap lengths"):
             InferenceConfig(hyperprior="tv-predcp", **settings)
     assert InferenceConfig(hyperprior="tv-predcp").resolved().objective == "optimum"
+    for settings in (
+        {"hyperprior": "weak"},
+        {"hyperprior": "weak", "prior": "g", "objective": "optimum"},
+        {"predcp_strength": "paper"},
+        {"hyperprior": "tv-predcp", "integrate": "laplace"},
+    ):
+        with pytest.raises(ValueError, match=r"no effect|not offered"):
+            InferenceConfig(**settings)
+
+
+def test_without_a_complement_there_is_no_density():
+    found = fit_posterior(tiny.dip_fit(), tiny.scan(), InferenceConfig(complement="none", relevance=False))
+    truth = tiny.scan().ground_truth
+    assert found.log_likelihood(truth, 1) < np.inf
+    flat = dataclasses.replace(found, unit_covariance=torch.zeros_like(found.unit_covariance))
+    with pytest.raises(CtDipError, match="singular"):
+        flat.log_likelihood(truth)
+
+
+@pytest.mark.parametrize("kind", ["fan, no stated noise", "photons, more rays than pixels"])
+def test_other_scanners(kind):
+    volume = Volume(shape=tiny.IMAGE)
+    if kind.startswith("fan"):
+        geometry = scanner(volume, views=5, source_origin=20.0, origin_detector=10.0)
+        scan = simulate("ellipses", geometry, noise=NoiseLevel(relative=0.05), seed=1)
+        scan = dataclasses.replace(scan, noise=None)
+    else:
+        geometry = scanner(volume, views=12)
+        scan = simulate("ellipses", geometry, noise=NoiseLevel(photons=500), seed=1)
+        assert scan.sinogram.size > 2 * scan.ground_truth.size
+    found = fit_posterior(tiny.dip_fit(), scan, InferenceConfig(starts=1))
+    assert np.isfinite(found.mean).all()
+    assert (found.std > 0).all()
+    assert found.noise_std > 0
+
+
+def test_block_parameters_are_told_with_the_common_scale(posterior):
+    values = posterior.hyperparameters
+    assert {"log_scale", "log_noise", "log_variance.in", "log_length.in", "log_variance.out"} <= set(values)
+    square = float(tiny.network().last.weight.detach().square().mean())
+    assert values["log_variance.out"] == pytest.approx(np.log(square) + values["log_scale"], rel=1e-5)
 
 
 def test_memory_is_asked_for_first():
-    needed = max(inference_bytes(tiny.PLAIN, tiny.scan()).values())
+    needed = max(inference_bytes(tiny.PLAIN, tiny.scan(), InferenceConfig()).values())
     with pytest.raises(MemoryBudgetError, match="exact inference needs"):
         fit_posterior(tiny.dip_fit(), tiny.scan(), memory_budget=needed - 1)
 
@@ -165,8 +199,10 @@ def test_slope_complement_is_wide_at_edges_only():
     variance = slope_complement(image, "sigmoid", 0.05).variance.reshape(8, 8)
     assert (variance[:, [0, 1, 6, 7]] == variance.min()).all()
     assert (variance[:, 3:5] > 100 * variance.min()).all()
-    for output in ("identity", "softplus"):
-        assert (slope_complement(image, output, 0.05).variance > 0).all()
+    for output in ("identity", "softplus"):  # which have no range but the image's own
+        other = slope_complement(7 * image + 3, output, 0.05).variance.reshape(8, 8)
+        torch.testing.assert_close(other, variance)
+    assert (slope_complement(torch.ones(8, 8), "identity", 0.05).variance > 0).all()
 
 
 def test_published_floor_is_the_mean_of_the_pseudo_inverse():
@@ -178,8 +214,6 @@ def test_published_floor_is_the_mean_of_the_pseudo_inverse():
 
 
 def _observing(model, image, seed=0):
-    import dataclasses
-
     noise = torch.randn(
         len(model.whitened), generator=torch.Generator().manual_seed(seed), dtype=torch.float64
     )

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ct_dip.config import InferenceConfig
-from ct_dip.priors.weights import ScaledPrior, _fit_taps
+from ct_dip.priors.weights import _fit_taps
 from ct_dip.tangent.taps import tap_pairs
 from tests import tiny
 
@@ -50,13 +50,17 @@ def test_every_normalised_convolution_has_its_own_variance():
     assert {b.name for b in tiny.network().weight_blocks()} == {"in", "down0", "up0", "skip0", "out"}
 
 
-def test_scaled_prior_moves_everything_together():
-    model, _, _ = tiny.model(InferenceConfig(objective="optimum"))
-    prior = model.evidence.prior
-    scaled = ScaledPrior(prior)
+def test_one_scale_moves_the_block_prior_of_the_fitted_weights():
+    full, jacobian, _ = tiny.model(InferenceConfig(objective="optimum"))
+    scaled, _, _ = tiny.model(InferenceConfig(objective="scale"))
+    block, one = full.evidence.prior, scaled.evidence.prior
     theta = torch.tensor([math.log(3.0)], dtype=torch.float64)
-    torch.testing.assert_close(scaled.coefficients(theta), 3 * prior.coefficients(prior.start))
-    torch.testing.assert_close(scaled.weight_norm(theta), prior.weight_norm(prior.start) / 3)
+    sigma, dense = covariance(block, block.start), jacobian.dense()
+    found = torch.tensordot(one.coefficients(theta), scaled.grams, 1)
+    torch.testing.assert_close(found, 3 * dense @ sigma @ dense.T)
+    w = jacobian.weights
+    torch.testing.assert_close(one.weight_norm(theta), w @ torch.linalg.solve(sigma, w) / 3)
+    assert float(one.start) == pytest.approx(0.0, abs=1e-6)  # the weights are most likely as they are
 
 
 def test_isotropic_prior_is_one_variance():

@@ -5,9 +5,10 @@ import torch
 
 from ct_dip.operators import ray_transform
 from ct_dip.operators.differences import FiniteDifferences
-from ct_dip.tangent import statistics as module
+from ct_dip.tangent import grams as module
+from ct_dip.tangent.grams import scaled_gram
 from ct_dip.tangent.jacobian import Jacobian
-from ct_dip.tangent.statistics import feature_statistics, image_differences, scaled_gram
+from ct_dip.tangent.statistics import feature_statistics, image_differences
 from ct_dip.tangent.taps import tap_pairs
 from tests import tiny
 

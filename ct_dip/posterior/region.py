@@ -1,0 +1,214 @@
+"""What the posterior says about a region: its mean attenuation, and its area above a threshold.
+
+Pixels are correlated, so error bars of single pixels do not tell that of their mean; posterior samples do.
+With samples ``x_k``, k = 1…n, and the region's pixels R,
+
+    m   = mean_R(posterior mean)                    exact
+    s²  = 1/n Σ_k (mean_R(x_k) − m)²                one degree of freedom per sample: m is not estimated
+    m ± t s,  P(mean_R > c) = T((m − c)/s)          T, t: Student's distribution, n degrees, and its quantile
+
+since the mean of a region is linear in the image, hence Gaussian as the posterior is. Student's rather than
+the normal distribution accounts for the s that was sampled: over repetitions of the sampling the interval has
+its nominal probability, however few samples there are. The area above a threshold is a count, far from
+Gaussian; its mean and quantiles are those of the samples, at ranks p(n + 1) for the same reason.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import stdtr, stdtrit
+
+from ct_dip.arrays import Bools, Floats
+from ct_dip.errors import InputError
+from ct_dip.geometry import Volume
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """A posterior of one number.
+
+    Args:
+        mean, std: of the posterior.
+        low, high: ends of the central credible interval.
+        mean_error: Monte-Carlo standard error of ``mean``; 0 if it is exact.
+        interval_error: Monte-Carlo standard error of the less certain end of the interval; too small for
+            quantiles that are at the end of the samples' range (`RegionReport.enough_samples`).
+    """
+
+    mean: float
+    std: float
+    low: float
+    high: float
+    mean_error: float
+    interval_error: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegionReport:
+    """Answers about a region.
+
+    Args:
+        pixels, area: of the region; the area in mm².
+        samples: that the answers are made from.
+        level: probability of the intervals.
+        attenuation: the region's mean, 1/mm.
+        above: threshold, 1/mm; the next three are ``None`` without one.
+        area_above: area of the region's pixels above the threshold, mm².
+        probability_above: that the region's *mean* is above the threshold.
+        probability_error: Monte-Carlo standard error of that.
+    """
+
+    pixels: int
+    area: float
+    samples: int
+    level: float
+    attenuation: Estimate
+    above: float | None = None
+    area_above: Estimate | None = None
+    probability_above: float | None = None
+    probability_error: float | None = None
+
+    @property
+    def enough_samples(self) -> bool:
+        """Whether a quantile of the samples is inside of their range, rather than at its end."""
+        return (self.samples + 1) * (1 - self.level) / 2 >= 1
+
+
+def region_mask(shape: tuple[int, int], pixel_size: float, roi: tuple[float, float, float, float]) -> Bools:
+    """Pixels whose centre is inside a rectangle or on its edge, (rows, columns).
+
+    Args:
+        shape: (rows, columns) of the image.
+        roi: two opposite corners x0, y0, x1, y1 in mm; the origin is the rotation axis, x points right, y up.
+
+    Raises:
+        InputError: there is no such pixel.
+    """
+    if not all(map(math.isfinite, roi)):
+        raise InputError(f"region {_numbers(roi)} must be four finite numbers x0,y0,x1,y1 in mm")
+    volume = Volume(shape=shape, pixel_size=pixel_size)
+    x, y = volume.pixel_centers()
+    left, right = sorted(roi[::2])
+    bottom, top = sorted(roi[1::2])
+    slack = 1e-6 * pixel_size  # centres on the edge belong to the region, however they are rounded
+    columns = (x >= left - slack) & (x <= right + slack)
+    rows = (y >= bottom - slack) & (y <= top + slack)
+    mask = rows[:, None] & columns
+    if not mask.any():
+        height, width = volume.size
+        outside = left > width / 2 or right < -width / 2 or bottom > height / 2 or top < -height / 2
+        raise InputError(
+            f"region {_numbers(roi)} {'is outside of the image' if outside else 'holds no pixel centre'}; "
+            f"choose x from {-width / 2:g} to {width / 2:g} and y from {-height / 2:g} to {height / 2:g} mm, "
+            f"where pixels are {pixel_size:g} mm wide"
+        )
+    return mask
+
+
+def query_region(
+    samples: Floats,
+    mean: Floats,
+    mask: Bools,
+    pixel_size: float,
+    above: float | None = None,
+    level: float = 0.95,
+) -> RegionReport:
+    """Posterior of the mean attenuation in a region and of its area above a threshold.
+
+    Args:
+        samples: of the posterior, (n, rows, columns), 1/mm.
+        mean: of the posterior, (rows, columns), 1/mm.
+        mask: the region, (rows, columns).
+        pixel_size: mm.
+        above: threshold, 1/mm.
+        level: probability of the credible intervals.
+    """
+    _check(samples, mean, mask, above, level)
+    inside = samples[:, mask].astype(np.float64)  # (n, pixels)
+    center = float(mean[mask].mean(dtype=np.float64))
+    attenuation = _gaussian(inside.mean(axis=1), center, level)
+    area_above = probability = error = None
+    if above is not None:
+        area_above = _empirical((inside > above).sum(axis=1) * pixel_size**2, level)
+        probability, error = _exceedance(attenuation, above, len(samples))
+    return RegionReport(
+        pixels=inside.shape[1],
+        area=inside.shape[1] * pixel_size**2,
+        samples=len(samples),
+        level=level,
+        attenuation=attenuation,
+        above=above,
+        area_above=area_above,
+        probability_above=probability,
+        probability_error=error,
+    )
+
+
+def _gaussian(values: Floats, center: float, level: float) -> Estimate:
+    """Of a Gaussian number whose mean is known and whose standard deviation is that of its samples."""
+    n = len(values)
+    std = float(np.sqrt(np.mean((values - center) ** 2)))
+    width = float(stdtrit(n, (1 + level) / 2)) * std
+    return Estimate(
+        mean=center,
+        std=std,
+        low=center - width,
+        high=center + width,
+        mean_error=0.0,
+        interval_error=width / math.sqrt(2 * n),  # of a sample standard deviation, 1/√2n of it
+    )
+
+
+def _exceedance(estimate: Estimate, above: float, n: int) -> tuple[float, float]:
+    """Probability that a Gaussian number is above a threshold, and its Monte-Carlo standard error.
+
+    The error is how far the probability moves when the standard deviation moves by its own error.
+    """
+    if estimate.std == 0:
+        return float(estimate.mean > above), 0.0
+    z, error = (estimate.mean - above) / estimate.std, 1 / math.sqrt(2 * n)
+    narrow, found, wide = stdtr(n, [z * (1 + error), z, z / (1 + error)]).tolist()
+    return found, abs(narrow - wide) / 2
+
+
+def _empirical(values: Floats, level: float) -> Estimate:
+    """Of any number, from its samples alone."""
+    n, tail = len(values), (1 - level) / 2
+    # A sample quantile is uncertain by the binomial deviation of its rank.
+    spread = math.sqrt(tail * (1 - tail) / n)
+    ranks = np.clip(np.add.outer([tail, 1 - tail], [-spread, 0, spread]), 0, 1)
+    (low_from, low, low_to), (high_from, high, high_to) = np.quantile(
+        values, ranks, method="weibull"
+    ).tolist()
+    std = float(values.std(ddof=1))
+    return Estimate(
+        mean=float(values.mean()),
+        std=std,
+        low=low,
+        high=high,
+        mean_error=std / math.sqrt(n),
+        interval_error=max(low_to - low_from, high_to - high_from) / 2,
+    )
+
+
+def _check(samples: Floats, mean: Floats, mask: Bools, above: float | None, level: float) -> None:
+    if not 0 < level < 1:
+        raise InputError(f"level: {level:g} must be between 0 and 1, as 0.95")
+    if above is not None and not math.isfinite(above):
+        raise InputError(f"above: {above:g} must be a finite attenuation, in 1/mm")
+    if mask.shape != mean.shape:
+        raise InputError(f"mask has shape {mask.shape}, the image {mean.shape}; give one of the same shape")
+    if not mask.any():
+        raise InputError("the mask has no pixels; mark the region with values other than zero")
+    if samples.ndim != 3 or samples.shape[1:] != mean.shape or len(samples) < 2:
+        raise InputError(
+            f"samples have shape {samples.shape}, expected two or more images of {mean.shape}; "
+            "reconstruct again with --set inference.samples=100"
+        )
+    if not np.isfinite(samples[:, mask]).all():
+        raise InputError("samples hold values that are not finite; reconstruct again")
+
+
+def _numbers(values: tuple[float, ...]) -> str:
+    return ",".join(f"{value:g}" for value in values)

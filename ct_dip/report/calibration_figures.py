@@ -1,0 +1,248 @@
+"""Figures that ask whether error bars can be trusted; each needs a `Result` with a truth.
+
+Every figure is readable at a width of 800 pixels, in colours (Okabe & Ito) that everybody can tell apart.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
+from scipy.stats import norm
+
+from ct_dip.arrays import Bools, Floats
+from ct_dip.calibration.bands import Band, enough_samples, sample_band
+from ct_dip.calibration.coverage import coverage_curve, near_object
+from ct_dip.calibration.residuals import (
+    quantile_band,
+    quantile_pairs,
+    residual_histogram,
+    standardised,
+)
+from ct_dip.calibration.sparsification import MEAN_ABSOLUTE, error_by_std, sparsification
+from ct_dip.data.result import Result
+from ct_dip.errors import InputError
+
+BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
+
+_ALL, _NEAR = "all pixels", "inside or near the object"
+_STYLES = {_ALL: (BLUE, "--"), _NEAR: (ORANGE, "-")}
+_FLOOR = 1e-3  # of the largest standard deviation: smaller errors are drawn there
+_REACH = 4.0  # largest |z| that a histogram shows
+
+
+class _Known(NamedTuple):
+    """An image with error bars whose truth is known."""
+
+    truth: Floats
+    mean: Floats
+    std: Floats
+    samples: Floats | None  # if there are enough for a band
+
+    @property
+    def regions(self) -> dict[str, Bools]:
+        """All pixels, and those of the object where that is a part of them."""
+        near = near_object(self.truth)
+        regions = {_ALL: np.ones(self.truth.shape, dtype=bool)}
+        return regions | ({_NEAR: near} if near.any() and not near.all() else {})
+
+    def quantile_band(self, mask: Bools) -> Band:
+        """Of the points of `quantile_pairs` inside the mask."""
+
+        def observed(truth: Floats) -> Floats:
+            return quantile_pairs(standardised(truth, self.mean, self.std, mask)).observed
+
+        if self.samples is None:
+            return quantile_band(int(np.count_nonzero(mask)))
+        return sample_band(observed, self.samples)
+
+
+def calibration_figure(result: Result) -> Figure:
+    """Nominal against empirical coverage, over all pixels and inside or near the object, with bands.
+
+    A band is where 95 % of calibrated models would be at that level; see `ct_dip.calibration.bands`.
+    """
+    known = _known(result)
+    figure = Figure(figsize=(6.4, 6.2), layout="constrained")
+    axis = figure.add_subplot()
+    axis.plot([0, 1], [0, 1], color=GREY, linewidth=1, label="calibrated")
+    for name, mask in known.regions.items():
+        colour, style = _STYLES[name]
+        curve = coverage_curve(known.truth, known.mean, known.std, mask=mask, samples=known.samples)
+        label = f"{name} ({curve.pixels})"
+        axis.plot(curve.levels, curve.empirical, style, color=colour, linewidth=2, label=label)
+        _fill(axis, curve.levels, curve.band, colour)
+    axis.text(0.97, 0.03, "overconfident", ha="right", color=GREY, style="italic")
+    axis.text(0.03, 0.97, "timid", va="top", color=GREY, style="italic")
+    axis.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
+    axis.set_xlabel("nominal level of the interval")
+    axis.set_ylabel("fraction of pixels inside it")
+    for direction in (axis.xaxis, axis.yaxis):
+        direction.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
+    axis.set_title("Do the intervals cover what they promise?")
+    _legend(figure, axis, columns=1)
+    return figure
+
+
+def std_error_figure(result: Result) -> Figure:
+    """Absolute error of every pixel against its standard deviation, with the mean in bins of equal count.
+
+    On log axes a calibrated model's means lie on a line, ``E|error| = √(2/π) std``. Errors below a thousandth
+    of the largest deviation are drawn there.
+    """
+    known = _known(result)
+    figure = Figure(figsize=(8, 5.6), layout="constrained")
+    axis = figure.add_subplot()
+    top = float(known.std.max())
+    floor = _FLOOR * top
+    std = np.maximum(known.std, floor).ravel()
+    error = np.maximum(np.abs(known.truth - known.mean), floor).ravel()
+    density = axis.hexbin(
+        std, error, xscale="log", yscale="log", gridsize=38, mincnt=1, bins="log", cmap="Greys", vmin=0.3
+    )
+    # A single pixel is light grey, not white.
+    figure.colorbar(density, ax=axis, label="pixels").ax.set_ylim(bottom=1)
+    ends = np.array([std.min(), std.max()])
+    axis.plot(
+        ends, MEAN_ABSOLUTE * ends, color=GREEN, linewidth=2, label="calibrated: mean |error| = 0.80 std"
+    )
+    axis.plot(ends, norm.ppf(0.975) * ends, ":", color=GREEN, linewidth=2, label="calibrated: 95 % are below")
+    binned = error_by_std(known.truth, known.mean, known.std)
+    axis.errorbar(
+        np.maximum(binned.std, floor),
+        np.maximum(binned.error, floor),
+        yerr=2 * binned.standard_error,
+        fmt="o-",
+        color=ORANGE,
+        capsize=3,
+        label="mean |error| in bins, ± 2 standard errors",
+    )
+    axis.set_ylim(0.8 * floor, 2 * max(error.max(), MEAN_ABSOLUTE * top))
+    axis.set_xlabel("standard deviation (1/mm)")
+    axis.set_ylabel("absolute error (1/mm)")
+    axis.set_title("Are the uncertain pixels the wrong ones?")
+    _legend(figure, axis)
+    return figure
+
+
+def residual_figure(result: Result) -> Figure:
+    """Histogram of the standardised residuals against N(0, 1), on a linear and a logarithmic axis."""
+    known = _known(result)
+    figure = Figure(figsize=(8, 4.4), layout="constrained")
+    linear, logarithmic = figure.subplots(1, 2)
+    grid = np.linspace(-_REACH, _REACH, 201)
+    smallest = []
+    for name, mask in known.regions.items():
+        colour, style = _STYLES[name]
+        z = standardised(known.truth, known.mean, known.std, mask)
+        found = residual_histogram(z, limit=_REACH, bins=32)
+        smallest.append(0.5 / z.size / np.diff(found.edges)[0])
+        for axis in (linear, logarithmic):
+            label = f"{name}: {_spread(z)}, {100 * found.outside:.1f} % beyond ±{_REACH:g}"
+            axis.stairs(found.density, found.edges, color=colour, linestyle=style, linewidth=1.8, label=label)
+    for axis in (linear, logarithmic):
+        axis.plot(grid, norm.pdf(grid), color=GREY, linewidth=1.5, label="N(0, 1)")
+        axis.set_xlim(-_REACH, _REACH)
+        axis.set_xlabel("(truth − mean) / standard deviation")
+        axis.set_ylabel("density")
+    logarithmic.set_yscale("log")
+    logarithmic.set_ylim(bottom=min(smallest))
+    linear.set_title("The bulk")
+    logarithmic.set_title("The tails: log axis")
+    _legend(figure, linear)
+    return figure
+
+
+def quantile_figure(result: Result) -> Figure:
+    """Q-Q plot of the standardised residuals against N(0, 1), with bands of 95 % at every point."""
+    known = _known(result)
+    figure = Figure(figsize=(6.4, 6.2), layout="constrained")
+    axis = figure.add_subplot()
+    for name, mask in known.regions.items():
+        colour, _ = _STYLES[name]
+        z = standardised(known.truth, known.mean, known.std, mask)
+        pairs = quantile_pairs(z)
+        band = known.quantile_band(mask)
+        marker = "s" if name == _ALL else "o"
+        axis.plot(
+            pairs.normal, pairs.observed, marker, color=colour, markersize=3, label=f"{name} ({z.size})"
+        )
+        _fill(axis, pairs.normal, band, colour)
+    low, high = axis.get_xlim()
+    axis.plot([low, high], [low, high], color=GREY, linewidth=1, zorder=1, label="N(0, 1)")
+    axis.set_xlim(low, high)
+    axis.set_xlabel("quantile of N(0, 1)")
+    axis.set_ylabel("quantile of (truth − mean) / standard deviation")
+    axis.set_title("Standardised residuals, quantile by quantile")
+    _legend(figure, axis, columns=1)
+    return figure
+
+
+def sparsification_figure(result: Result) -> Figure:
+    """Mean absolute error of the pixels that remain when the most uncertain are removed, and the oracle's."""
+    known = _known(result)
+    regions = known.regions
+    figure = Figure(figsize=(8 if len(regions) > 1 else 5.5, 4.4), layout="constrained")
+    axes = figure.subplots(1, len(regions), squeeze=False)[0]
+    for axis, (name, mask) in zip(axes, regions.items(), strict=True):
+        curve = sparsification(known.truth, known.mean, known.std, mask=mask)
+        axis.plot(curve.removed, curve.error, color=ORANGE, linewidth=2, label="most uncertain first")
+        axis.plot(
+            curve.removed, curve.oracle, "--", color=BLUE, linewidth=2, label="oracle: largest error first"
+        )
+        axis.plot(
+            curve.removed, curve.expected, "-.", color=GREEN, linewidth=1.5, label="what the model expects"
+        )
+        axis.axhline(curve.error[0], color=GREY, linestyle=":", linewidth=1.5, label="at random")
+        axis.set(xlim=(0, 1), ylim=(0, None))
+        axis.xaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
+        axis.ticklabel_format(axis="y", style="plain")
+        axis.set_xlabel("pixels removed")
+        axis.set_title(f"{name}\nAUSE {curve.ause:.2f}, at random {curve.ause_of_no_knowledge:.2f}")
+    axes[0].set_ylabel("mean absolute error of the rest (1/mm)")
+    _legend(figure, axes[0])
+    return figure
+
+
+def _known(result: Result) -> _Known:
+    if result.std is None:
+        raise InputError(
+            f"this {result.method} result has no standard deviations to calibrate; reconstruct with lin-dip"
+        )
+    if "truth" not in result.arrays:
+        raise InputError(
+            "this result has no truth to compare with; simulate a scan, or add a reference as ground_truth"
+        )
+    if not result.std.any():
+        raise InputError("every standard deviation is 0: there is nothing to compare the errors with")
+    samples = result.arrays.get("samples")
+    if samples is not None and not enough_samples(len(samples)):
+        samples = None
+    return _Known(result.arrays["truth"], result.mean, result.std, samples)
+
+
+def _fill(axis: Axes, x: Floats, band: Band, colour: str) -> None:
+    """A band, named once in the legend by the way it was found."""
+    how = "from posterior samples" if band.source == "samples" else "as if pixels were independent"
+    label = f"shaded: 95 % of calibrated models, {how}"
+    named = label in axis.get_legend_handles_labels()[1]
+    axis.fill_between(
+        x,
+        band.lower,
+        band.upper,
+        color=colour,
+        alpha=0.18,
+        linewidth=0,
+        label="_" if named else label,
+    )
+
+
+def _legend(figure: Figure, axis: Axes, columns: int = 2) -> None:
+    """Below the axes, where no curve is."""
+    handles, labels = axis.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
+
+
+def _spread(z: Floats) -> str:
+    return f"std {np.std(z[np.isfinite(z)]):.2f}"
