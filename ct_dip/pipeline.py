@@ -218,6 +218,7 @@ def _lin_dip(job: _Job) -> _Outcome:
         transform=transform if job.sinogram.is_cpu else None,
         progress=job.progress,
         memory_budget=job.budget,
+        run_folder=job.run_folder,
         seed=job.config.seed,
     )
     found = posterior.evidence

@@ -14,6 +14,7 @@ from ct_dip.cli.info import info
 from ct_dip.cli.plan import plan
 from ct_dip.cli.query import query
 from ct_dip.cli.reconstruct import reconstruct
+from ct_dip.cli.report import report
 from ct_dip.cli.simulate import simulate
 from ct_dip.errors import CtDipError
 
@@ -39,7 +40,7 @@ def _root(
     pass
 
 
-VERBS = {verb.__name__: verb for verb in (simulate, info, plan, reconstruct, query, export, demo)}
+VERBS = {verb.__name__: verb for verb in (simulate, info, plan, reconstruct, report, query, export, demo)}
 for _verb in VERBS.values():
     app.command()(_verb)
 

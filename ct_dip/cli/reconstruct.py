@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def reconstruct(
     scan: Annotated[Path, typer.Argument(help="Scan file.")],
-    out: Annotated[Path, typer.Option(help="Result file to write (.h5); a PNG goes beside it.")],
+    out: Annotated[Path, typer.Option(help="Result file to write (.h5); a PNG and a YAML go beside it.")],
     method: Annotated[str | None, typer.Option(help="fbp, cgls, tv (the default), dip or lin-dip.")] = None,
     preset: Annotated[
         str | None, typer.Option(help="fast, balanced (the default), thorough, or auto: by the image's size.")
@@ -49,12 +49,14 @@ def reconstruct(
     ] = None,
     verbose: Verbose = False,
 ) -> None:
-    """Reconstruct a scan; write the result and a picture of it."""
+    """Reconstruct a scan; write the result, a picture of it, and the settings that repeat it."""
     check_result_name(out, "a result")
+    import yaml
+
     from ct_dip.config import load_config
     from ct_dip.data.result import write_result
     from ct_dip.data.scan_file import read_scan
-    from ct_dip.files import check_writable
+    from ct_dip.files import check_writable, write_bytes
     from ct_dip.pipeline import reconstruct as run
     from ct_dip.report.figures import reconstruction_panel, save_png
 
@@ -71,13 +73,16 @@ def reconstruct(
         threads=threads,
     )
     loaded = read_scan(scan)
-    picture = out.with_suffix(".png")
-    if picture.exists() and not out.exists():
-        raise InputError(f"{picture} exists and belongs to no result; choose another --out, or remove it")
-    for path in (out, picture):
+    picture, repeat = out.with_suffix(".png"), out.with_suffix(".yaml")
+    for path in (picture, repeat):
+        if path.exists() and not out.exists():
+            raise InputError(f"{path} exists and belongs to no result; choose another --out, or remove it")
+    for path in (out, picture, repeat):
         check_writable(path)
         if path.exists() and path.samefile(scan):
             raise InputError(f"--out {out} is the scan itself; choose another name")
+        if config is not None and path.exists() and path.samefile(config):
+            raise InputError(f"--out {out} would replace the settings {config}; choose another name")
     progress = ConsoleProgress(verbose=verbose)
     folder = run_folder or out.with_suffix(".run")
     result = run(loaded, settings, progress=progress, memory_budget=budget_memory, run_folder=folder)
@@ -90,6 +95,7 @@ def reconstruct(
     )
     write_result(out, result)
     save_png(panel, picture)
+    write_bytes(repeat, yaml.safe_dump(result.settings, sort_keys=True).encode())
     if run_folder is None:
         shutil.rmtree(folder, ignore_errors=True)
     message(f"{out}: {outcome(result)}; picture {picture}")

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import torch
 
+from ct_dip.checkpoint import load_checkpoint, save_checkpoint
 from ct_dip.config import DipConfig
 from ct_dip.data.scan import Scan
-from ct_dip.dip.checkpoint import load_checkpoint, save_checkpoint
 from ct_dip.dip.ensemble import DipFit, Ensemble
 from ct_dip.dip.presets import resolve, unet_shape
 from ct_dip.dip.unet import UNet

@@ -1,6 +1,7 @@
 """From a fitted network to a posterior: linearise, fit hyperparameters by evidence, condition on the data."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -31,6 +32,7 @@ def fit_posterior(
     transform: LinearMap | None = None,
     progress: Progress | None = None,
     memory_budget: int | str | None = None,
+    run_folder: str | Path | None = None,
     seed: int = 0,
 ) -> Posterior:
     """The posterior of the network linearised at its fit, with hyperparameters by evidence.
@@ -40,6 +42,7 @@ def fit_posterior(
         config: prior, objective, complement, …
         transform: the scan's ray transform on the CPU, if it is at hand: exact inference is float64 linear
             algebra, and runs there.
+        run_folder: where features are kept, so that the same fit with another objective finds them.
         seed: of the further starts of the evidence's search.
 
     Raises:
@@ -56,7 +59,8 @@ def fit_posterior(
         transform = ray_transform(scan.geometry)
     with progress.stage("linearisation"):
         jacobian = Jacobian(fit.network(), fit.network_input)
-    model = linear_model(fit, scan, jacobian, config, transform, progress)
+    folder = None if run_folder is None else Path(run_folder)
+    model = linear_model(fit, scan, jacobian, config, transform, progress, folder)
     found = fit_evidence(model.evidence, starts=config.starts, seed=seed, progress=progress)
     with progress.stage("posterior"):
         if config.relevance:

@@ -1,13 +1,16 @@
 """Build the linear model of a fitted network and a scan: everything that no hyperparameter changes."""
 
+import hashlib
 import math
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from ct_dip.checkpoint import stage_result
 from ct_dip.config import InferenceConfig
 from ct_dip.data.scan import Scan
 from ct_dip.dip.ensemble import DipFit
@@ -23,12 +26,14 @@ from ct_dip.progress import Progress
 from ct_dip.tangent.grams import prior_gram, scaled_gram, streaming_bytes
 from ct_dip.tangent.jacobian import Jacobian
 from ct_dip.tangent.statistics import (
-    FeatureStatistics,
     count_terms,
+    difference_variances,
     feature_statistics,
     image_differences,
+    term_slices,
 )
 
+FEATURES = "features.npz"
 _FIXED = 128 * 2**20  # the kept graph and the passes in flight, as measured
 
 
@@ -39,19 +44,28 @@ def linear_model(
     config: InferenceConfig,
     transform: LinearMap,
     progress: Progress | None = None,
+    run_folder: Path | None = None,
 ) -> LinearModel:
     """Features, matrices and residuals.
 
     Args:
         jacobian: of the fit.
         transform: the scan's ray transform, on the CPU.
+        run_folder: where the features are kept for another run with the same fit.
     """
     config, progress = config.resolved(), progress or Progress()
     variance, _ = scan.variance_or_estimate()
     # A in units of the noise, on the network's O(1) image.
     inverse = torch.as_tensor(fit.scale / np.sqrt(variance))
     whitened = transform.dense(dtype=torch.float64) * inverse.flatten()[:, None]
-    prior, grams, hyperprior = _prior(fit, jacobian, config, transform, inverse, progress)
+    found = stage_result(
+        run_folder,
+        FEATURES,
+        _features_digest(fit, scan, config),
+        lambda: _features(jacobian, config, transform, inverse, progress),
+    )
+    grams = found["grams"]
+    prior, hyperprior = _prior(fit, jacobian, config, found, inverse)
     image = jacobian.image.double().flatten()
     linear = jacobian(jacobian.weights).double().flatten()  # J w̃
     mean = image - linear if config.prior_mean == "tangent" else torch.zeros_like(image)
@@ -80,8 +94,7 @@ def inference_bytes(shape: UNetShape, scan: Scan, config: InferenceConfig) -> di
     sizes = {name: p.numel() for name, p in network.named_parameters()}
     weights = [sum(sizes[name] for name in block.parameters) for block in blocks]
     pixels, measurements = math.prod(scan.geometry.domain_shape), scan.sinogram.size
-    one = config.prior != "block" or config.resolved().objective == "scale"
-    terms = 1 if one else count_terms(blocks)
+    terms = 1 if _one_matrix(config) else count_terms(blocks)
     grams = 4 * terms * pixels**2
     packed = packed_bytes(measurements, terms + 2)
     return {
@@ -94,46 +107,72 @@ def inference_bytes(shape: UNetShape, scan: Scan, config: InferenceConfig) -> di
     }
 
 
-def _prior(
-    fit: DipFit,
+def _features_digest(fit: DipFit, scan: Scan, config: InferenceConfig) -> str:
+    """Of everything that the features depend on."""
+    identity = (
+        f"{scan.digest} {fit.shape} {fit.scale} {config.prior} {_one_matrix(config)} {torch.__version__}"
+    )
+    identity += f" {torch.__version__} {torch.get_num_threads()}"
+    digest = hashlib.sha256(identity.encode())
+    for tensor in (*fit.weights.values(), fit.network_input):
+        digest.update(tensor.numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _one_matrix(config: InferenceConfig) -> bool:
+    """Whether a single variance is all that there is to fit of the weights' prior."""
+    return config.prior != "block" or config.resolved().objective == "scale"
+
+
+def _block_prior(jacobian: Jacobian) -> BlockPrior:
+    return BlockPrior(jacobian.blocks, [jacobian.weights[where] for where in jacobian.slices.values()])
+
+
+def _features(
     jacobian: Jacobian,
     config: InferenceConfig,
     transform: LinearMap,
     inverse: Tensor,
     progress: Progress,
-) -> tuple[WeightPrior, Tensor, TvPredCp | Literal["weak", "none"]]:
-    """The prior over weights, the matrices (terms, pixels, pixels) of its sum, and its hyperprior.
+) -> dict[str, Tensor]:
+    """``grams`` (terms, pixels, pixels) of the prior's sum; for the g-prior also its ``scales`` (P,).
 
     Args:
         inverse: of the noise, in units of the O(1) image, (views, detectors).
     """
-    count = len(jacobian.weights)
-    hyperprior: Literal["weak", "none"] = "none" if config.hyperprior == "none" else "weak"
     if config.prior == "g":
         gram, scales = scaled_gram(jacobian, transform, inverse.float(), progress=progress)
-        seen = scales > 0
-        norm = float((jacobian.weights[seen] / scales[seen]).double().square().sum())
-        return OneVariancePrior("log_g", norm, int(seen.sum())), gram[None], hyperprior
+        return {"grams": gram[None], "scales": scales}
+    if not _one_matrix(config):
+        return {"grams": feature_statistics(jacobian, progress=progress).grams}
+    prior = _block_prior(jacobian)
+
+    def taps(block: WeightBlock) -> Tensor:
+        if config.prior == "isotropic":
+            return torch.eye(block.kernel**2, dtype=torch.float64)
+        return prior.tap_covariance(prior.start, prior.blocks.index(block))
+
+    return {"grams": prior_gram(jacobian, taps, progress=progress)[None]}
+
+
+def _prior(
+    fit: DipFit, jacobian: Jacobian, config: InferenceConfig, found: dict[str, Tensor], inverse: Tensor
+) -> tuple[WeightPrior, TvPredCp | Literal["weak", "none"]]:
+    """The prior over weights and its hyperprior, for features that were found."""
+    hyperprior: Literal["weak", "none"] = "none" if config.hyperprior == "none" else "weak"
+    weights, count = jacobian.weights.double(), len(jacobian.weights)
+    if config.prior == "g":
+        seen = found["scales"] > 0
+        norm = (weights[seen] / found["scales"][seen]).square().sum()
+        return OneVariancePrior("log_g", float(norm), int(seen.sum())), hyperprior
     if config.prior == "isotropic":
-        gram = prior_gram(
-            jacobian, lambda block: torch.eye(block.kernel**2, dtype=torch.float64), progress=progress
-        )
-        norm = float(jacobian.weights.double().square().sum())
-        return OneVariancePrior("log_variance", norm, count), gram[None], hyperprior
-    prior = BlockPrior(jacobian.blocks, [jacobian.weights[where] for where in jacobian.slices.values()])
+        return OneVariancePrior("log_variance", float(weights.square().sum()), count), hyperprior
+    prior = _block_prior(jacobian)
     if config.objective == "scale":
-
-        def taps(block: WeightBlock) -> Tensor:
-            return prior.tap_covariance(prior.start, prior.blocks.index(block))
-
-        gram = prior_gram(jacobian, taps, progress=progress)
-        norm = float(prior.weight_norm(prior.start))
-        return OneVariancePrior("log_scale", norm, count), gram[None], hyperprior
-    statistics = feature_statistics(jacobian, progress=progress)
+        return OneVariancePrior("log_scale", float(prior.weight_norm(prior.start)), count), hyperprior
     if config.hyperprior == "tv-predcp":
-        strength = _predcp_strength(fit, config, 1 / inverse.square())
-        return prior, statistics.grams, _predcp(prior, statistics, jacobian, strength)
-    return prior, statistics.grams, hyperprior
+        return prior, _predcp(prior, found["grams"], jacobian, _predcp_strength(fit, config, inverse))
+    return prior, hyperprior
 
 
 def _measured(grams: Tensor, whitened: Tensor, complement: Complement | None) -> CovarianceSum:
@@ -163,30 +202,28 @@ def _complement(
     return slope_complement(jacobian.image, fit.shape.output, 1 / seen)
 
 
-def _predcp(
-    prior: BlockPrior, statistics: FeatureStatistics, jacobian: Jacobian, strength: float
-) -> TvPredCp:
+def _predcp(prior: BlockPrior, grams: Tensor, jacobian: Jacobian, strength: float) -> TvPredCp:
     """With ``μ_b = D (f(w̃) − J_b w̃_b)``: the other blocks stay at w̃, this one is drawn."""
     alone = jacobian.weights.new_zeros(len(prior.blocks), len(jacobian.weights))
     for row, where in zip(alone, jacobian.slices.values(), strict=True):
         row[where] = jacobian.weights[where]
     means = image_differences((jacobian.image - jacobian(alone)).double())
-    variances = statistics.difference_variances(jacobian.range_shape)
-    by_block = [variances[terms] for terms in statistics.terms.values()]
+    variances = difference_variances(grams, jacobian.range_shape)
+    by_block = [variances[terms] for terms in term_slices(prior.blocks).values()]
     return TvPredCp(prior, means, by_block, strength)
 
 
-def _predcp_strength(fit: DipFit, config: InferenceConfig, variance: Tensor) -> float:
+def _predcp_strength(fit: DipFit, config: InferenceConfig, inverse: Tensor) -> float:
     """λ: that of the network's fit, in which ``exp(−λ TV)`` is the image's prior; or the paper's, or given.
 
     The paper multiplies its γ, which belongs to a mean of squares of O(1) images, by the number of
     measurements; the fit's own λ is that over twice the noise variance.
 
     Args:
-        variance: of the noise in units of the O(1) image.
+        inverse: of the noise, in units of the O(1) image.
     """
     if config.predcp_strength == "fit":
         return fit.tv_weight
     if config.predcp_strength == "paper":
-        return 2 * float(variance.mean()) * fit.tv_weight
+        return 2 * float((1 / inverse.square()).mean()) * fit.tv_weight
     return float(config.predcp_strength)

@@ -6,7 +6,7 @@ computed once; from then on no hyperparameter needs the network.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,30 +18,23 @@ from ct_dip.tangent.jacobian import Jacobian
 from ct_dip.tangent.taps import tap_pairs
 
 
-@dataclass(frozen=True, kw_only=True)
-class FeatureStatistics:
-    """``G_{b,d}`` of every block and tap distance.
+class FeatureStatistics(NamedTuple):
+    """``G_{b,d}`` of every block and tap distance."""
 
-    Args:
-        blocks: of the weights.
-        grams: (terms, pixels, pixels), float32; the terms of block b, by ascending distance, are
-            ``terms[b]``.
+    grams: Tensor  # (terms, pixels, pixels)
+    terms: dict[str, slice]  # of every block, by ascending distance
+
+
+def difference_variances(grams: Tensor, shape: tuple[int, int]) -> Tensor:
+    """``T = diag(D G Dᵀ)`` of the row and the column differences, (terms, differences).
+
+    The variance of ``x_i − x_j`` is ``G_ii + G_jj − 2 G_ij``; see `image_differences`.
     """
-
-    blocks: tuple[WeightBlock, ...]
-    terms: dict[str, slice]
-    grams: Tensor
-
-    def difference_variances(self, shape: tuple[int, int]) -> Tensor:
-        """``T_{b,d} = diag(D G_{b,d} Dᵀ)`` of the row and the column differences, (terms, differences).
-
-        The variance of ``x_i − x_j`` is ``G_ii + G_jj − 2 G_ij``; see `image_differences`.
-        """
-        pixel = torch.arange(shape[0] * shape[1]).reshape(shape)
-        first = torch.cat([pixel[:-1].flatten(), pixel[:, :-1].flatten()])
-        second = torch.cat([pixel[1:].flatten(), pixel[:, 1:].flatten()])
-        diagonal = self.grams.diagonal(dim1=1, dim2=2).double()
-        return diagonal[:, first] + diagonal[:, second] - 2 * self.grams[:, first, second].double()
+    pixel = torch.arange(shape[0] * shape[1]).reshape(shape)
+    first = torch.cat([pixel[:-1].flatten(), pixel[:, :-1].flatten()])
+    second = torch.cat([pixel[1:].flatten(), pixel[:, 1:].flatten()])
+    diagonal = grams.diagonal(dim1=1, dim2=2).double()
+    return diagonal[:, first] + diagonal[:, second] - 2 * grams[:, first, second].double()
 
 
 def image_differences(image: Tensor) -> Tensor:
@@ -49,23 +42,29 @@ def image_differences(image: Tensor) -> Tensor:
     return torch.cat([image.diff(dim=-2).flatten(-2), image.diff(dim=-1).flatten(-2)], dim=-1)
 
 
+def term_slices(blocks: Sequence[WeightBlock]) -> dict[str, slice]:
+    """Where the terms of every block are."""
+    slices, start = {}, 0
+    for block in blocks:
+        stop = start + len(tap_pairs(block.kernel).distances)
+        slices[block.name] = slice(start, stop)
+        start = stop
+    return slices
+
+
 def count_terms(blocks: Sequence[WeightBlock]) -> int:
     """Matrices of `FeatureStatistics`."""
-    return sum(len(tap_pairs(block.kernel).distances) for block in blocks)
+    return max(terms.stop for terms in term_slices(blocks).values())
 
 
 def feature_statistics(jacobian: Jacobian, *, progress: Progress | None = None) -> FeatureStatistics:
     """Stream the columns of J, block by block, into their products."""
     pixels = jacobian.image.numel()
+    terms = term_slices(jacobian.blocks)
     grams = jacobian.image.new_zeros(count_terms(jacobian.blocks), pixels, pixels)
-    terms: dict[str, slice] = {}
-    start = 0
     for block, columns in block_columns(jacobian, progress):
-        stop = start + len(tap_pairs(block.kernel).distances)
-        terms[block.name] = slice(start, stop)
-        _add_block(grams[start:stop], columns, block.kernel)
-        start = stop
-    return FeatureStatistics(blocks=tuple(jacobian.blocks), terms=terms, grams=mirror_(grams))
+        _add_block(grams[terms[block.name]], columns, block.kernel)
+    return FeatureStatistics(mirror_(grams), terms)
 
 
 def _add_block(grams: Tensor, columns: Tensor, kernel: int) -> None:

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from ct_dip import __version__
-from ct_dip.cli import main
+from ct_dip.cli import VERBS, main
 from ct_dip.data.result import read_result
 from ct_dip.data.scan_file import read_scan
 
@@ -28,7 +28,7 @@ def test_simulate_reconstruct_info(folder, capsys):
     for method in ("fbp", "cgls", "tv"):
         assert main(f"reconstruct scan.h5 --method {method} --out {method}.h5".split()) == 0
     assert names(folder) == sorted(
-        ["scan.h5", *(f"{m}.{kind}" for m in ("fbp", "cgls", "tv") for kind in ("h5", "png"))]
+        ["scan.h5", *(f"{m}.{kind}" for m in ("fbp", "cgls", "tv") for kind in ("h5", "png", "yaml"))]
     )
     output = capsys.readouterr()
     assert output.out == ""  # data only where --json asks for it
@@ -36,6 +36,13 @@ def test_simulate_reconstruct_info(folder, capsys):
     assert "\x1b" not in output.err  # no colours or bars when this is not a terminal
     with Image.open("tv.png") as picture:
         assert picture.size[0] > 600
+    # The settings beside a result repeat it, bit for bit.
+    assert main("reconstruct scan.h5 --config tv.yaml --out again.h5".split()) == 0
+    assert np.array_equal(read_result("again.h5").mean, read_result("tv.h5").mean)
+    assert read_result("again.h5").settings == read_result("tv.h5").settings
+    assert main("reconstruct scan.h5 --config tv.yaml --out tv.h5".split()) == 2
+    assert "tv.yaml" in capsys.readouterr().err
+    assert main("reconstruct scan.h5 --method tv --out tv.h5".split()) == 0
 
     assert main(["info", "scan.h5"]) == 0
     summary = capsys.readouterr()
@@ -128,19 +135,24 @@ def test_settings_reach_the_method(folder):
 
 def test_demo_leaves_a_result_and_a_page(folder, capsys, monkeypatch):
     # The module's name is shadowed by its verb.
-    monkeypatch.setattr(sys.modules["ct_dip.cli.demo"], "PRESETS", {"fast": (32, 20)})
+    monkeypatch.setattr(sys.modules["ct_dip.cli.demo"], "PRESETS", {"fast": (16, 12)})
     assert main(["demo", "--preset", "fast", "--out", "here"]) == 0
-    assert names(folder / "here") == ["cgls.h5", "fbp.h5", "report.html", "result.h5", "scan.h5"]
-    page = (folder / "here" / "report.html").read_text()
-    assert "http" not in page  # one file, nothing fetched
-    assert f"{read_result('here/result.h5').metrics['psnr']:.2f}" in page
+    assert names(folder / "here") == ["comparison.html", "report.html", "result.h5", "scan.h5"]
+    result = read_result("here/result.h5")
+    assert result.method == "lin-dip"
+    assert result.settings["preset"] == "fast"
+    for name in ("report.html", "comparison.html"):
+        page = (folder / "here" / name).read_text()
+        assert "http://" not in page  # one file, nothing fetched
+        assert "https://" not in page
+    assert f"{result.metrics['psnr']:.2f}" in page
     assert "report.html" in capsys.readouterr().err
 
 
 def test_help_and_version(capsys):
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.strip() == __version__
-    for verb in ("simulate", "reconstruct", "info", "demo"):
+    for verb in VERBS:
         assert main([verb, "--help"]) == 0
         assert "--verbose" in capsys.readouterr().out
 

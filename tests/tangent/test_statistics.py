@@ -8,7 +8,7 @@ from ct_dip.operators.differences import FiniteDifferences
 from ct_dip.tangent import grams as module
 from ct_dip.tangent.grams import scaled_gram
 from ct_dip.tangent.jacobian import Jacobian
-from ct_dip.tangent.statistics import feature_statistics, image_differences
+from ct_dip.tangent.statistics import difference_variances, feature_statistics, image_differences
 from ct_dip.tangent.taps import tap_pairs
 from tests import tiny
 
@@ -39,7 +39,7 @@ def test_other_stencils_are_refused():
 def test_grams_are_sums_over_pairs(jacobian):
     found = feature_statistics(jacobian)
     dense = jacobian.dense()
-    for block in found.blocks:
+    for block in jacobian.blocks:
         features = dense[:, jacobian.slices[block.name]].reshape(30, -1, block.kernel**2)
         pairs = tap_pairs(block.kernel).pairs
         expected = torch.einsum("ifp,dpq,jfq->dij", features, pairs, features)
@@ -62,7 +62,7 @@ def test_difference_variances_are_the_diagonal_of_d_g_dt(jacobian):
         full = d(half.T.reshape(-1, *tiny.IMAGE)).reshape(60, -1)
         rows, columns = full.diagonal().reshape(2, *tiny.IMAGE)
         expected.append(torch.cat([rows[:-1].flatten(), columns[:, :-1].flatten()]))
-    torch.testing.assert_close(found.difference_variances(tiny.IMAGE), torch.stack(expected))
+    torch.testing.assert_close(difference_variances(found.grams, tiny.IMAGE), torch.stack(expected))
 
 
 def test_image_differences_are_those_of_total_variation():

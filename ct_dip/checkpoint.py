@@ -1,6 +1,7 @@
-"""State of a fit on disk, so that a killed run goes on to the same bits. Plain arrays, no pickles."""
+"""What a stage of a run found, on disk, so that a killed run goes on to the same bits. No pickles."""
 
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,27 @@ def save_checkpoint(path: Path, digest: str, state: dict[str, Tensor]) -> None:
     arrays = {name: tensor.detach().cpu().numpy() for name, tensor in state.items()}
     with atomic_path(path) as temporary, temporary.open("wb") as file:
         np.savez(file, allow_pickle=False, digest=np.array(digest), **arrays)
+
+
+def stage_result(
+    folder: Path | None, name: str, digest: str, compute: Callable[[], dict[str, Tensor]]
+) -> dict[str, Tensor]:
+    """What a stage found before, from its file in the run folder, or what it finds now, which is then kept.
+
+    A file that belongs to other inputs is replaced: redoing a stage with other settings is what run folders
+    are for.
+    """
+    if folder is None:
+        return compute()
+    path = folder / name
+    try:
+        state = load_checkpoint(path, digest)
+    except InputError:
+        state = None
+    if state is None:
+        state = compute()
+        save_checkpoint(path, digest, state)
+    return state
 
 
 def load_checkpoint(path: Path, digest: str) -> dict[str, Tensor] | None:

@@ -1,0 +1,219 @@
+"""The page of one result: what is it, how sure are we, and should I believe that? One file, no network.
+
+Python computes every number that does not depend on the reader, and the verdicts; `report.js` draws the
+images from the embedded floats and answers what the reader asks.
+"""
+
+import base64
+import math
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+from ct_dip.arrays import Floats
+from ct_dip.data.result import Result
+from ct_dip.errors import ResultError
+from ct_dip.files import write_bytes
+from ct_dip.report.verdicts import (
+    Calibration,
+    calibration,
+    certainty,
+    data_findings,
+    measurements,
+    percent,
+    place_findings,
+    verdict,
+)
+
+TABLE_LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
+SAMPLE_BYTES = 32 << 20  # of samples in the page, before base64: a phone must still open it
+
+SIGN = {"good": "✓", "caution": "!", "poor": "✗", "unknown": "?"}  # colour is never the only sign
+METHODS = {
+    "fbp": "filtered back-projection",
+    "cgls": "least squares",
+    "tv": "total variation",
+    "dip": "a deep image prior",
+    "lin-dip": "a deep image prior with error bars",
+}
+
+
+def write_report(path: str | Path, result: Result, *, source: str = "") -> None:
+    """Write the page of ``result``; ``source`` is what a reader would call the scan.
+
+    Raises:
+        ResultError: the parts of the result do not fit together.
+        OutputError: the file cannot be written.
+    """
+    write_bytes(path, render_report(result, source=source).encode("utf-8"))
+
+
+def render_report(result: Result, *, source: str = "") -> str:
+    """The page as text."""
+    check_result(result)
+    checked = calibration(result)
+    findings = data_findings(result.metrics, measurements(result))
+    if checked:
+        findings[:0] = place_findings(checked)
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["percent"] = percent
+    environment.filters["short"] = lambda value: f"{value:.3g}"
+    return environment.from_string(_asset("report.html.j2")).render(
+        result=result,
+        source=source,
+        method=METHODS.get(result.method, result.method),
+        script=Markup(_asset("report.js")),
+        style=Markup(_asset("report.css")),
+        data=payload(result),
+        verdict=verdict(result, checked, findings),
+        certainty=certainty(result),
+        findings=findings,
+        sign=SIGN,
+        calibration=checked,
+        chart=error_chart(checked) if checked else None,
+        table_levels=TABLE_LEVELS,
+        settings=list(flatten(result.settings)),
+        metrics=list(flatten(result.metrics)),
+    )
+
+
+def check_result(result: Result) -> None:
+    """Refuse what could only be drawn wrongly."""
+    if not (math.isfinite(result.pixel_size) and result.pixel_size > 0):
+        raise ResultError(f"the result's pixel size is {result.pixel_size} mm; reconstruct again")
+    for name, values in {"mean": result.mean, "std": result.std, **_images(result)}.items():
+        if values is None:
+            continue
+        if values.shape != result.mean.shape:
+            raise ResultError(
+                f"the result's {name} has shape {values.shape}, its image {result.mean.shape}; "
+                "reconstruct again"
+            )
+        if not np.isfinite(values).all():
+            raise ResultError(f"the result's {name} has values that are not finite; reconstruct again")
+    if result.std is not None and result.std.min() < 0:
+        raise ResultError("the result's std has negative values; reconstruct again")
+    samples = result.arrays.get("samples")
+    if samples is not None and (samples.ndim != 3 or samples.shape[1:] != result.mean.shape):
+        raise ResultError(
+            f"the result's samples have shape {samples.shape}, expected (n, {result.mean.shape[0]}, "
+            f"{result.mean.shape[1]}); reconstruct again"
+        )
+
+
+def payload(result: Result) -> dict[str, Any]:
+    """Everything that the script needs; arrays as base64 of little-endian float32, row by row."""
+    truth = result.arrays.get("truth")
+    basis = result.mean if truth is None else truth
+    # A reconstruction may overshoot; the scale follows the truth, or all but the extreme pixels.
+    low, high = (float(v) for v in np.quantile(basis, [0.0, 1.0] if truth is not None else [0.005, 0.998]))
+    if high <= low:
+        low, high = low - 0.5 * (abs(low) or 1), low + 0.5 * (abs(low) or 1)
+    first = ("mean", "Best estimate") if result.std is not None else ("image", "Image")
+    images = [_image(*first, "attenuation", low, high, result.mean)]
+    about = {"dip": "Network alone", "fbp": "Classical (FBP)", "truth": "Truth"}
+    for name, values in _images(result).items():
+        images.append(_image(name, about[name], "attenuation", low, high, values))
+    if result.std is not None:
+        wide = float(np.quantile(result.std, 0.998)) or 1.0
+        images.append(_image("std", "Error bar (1σ)", "std", 0.0, wide, result.std))
+    if truth is not None:
+        error = result.mean - truth
+        largest = float(np.quantile(np.abs(error), 0.995)) or 1.0
+        images.append(_image("error", "Error", "error", -largest, largest, error))
+    return {
+        "shape": list(result.mean.shape),
+        "pixelSize": result.pixel_size,
+        "images": images,
+        "samples": _samples(result),
+        "threshold": {"start": _round((low + high) / 2, high - low), "low": low, "high": high},
+    }
+
+
+ABOUT = {
+    "mean": "The image to look at: for every pixel the value that is most likely, given the measurements.",
+    "image": "The image that the method gives. It does not say how sure it is.",
+    "dip": "What the network drew by itself, before the error bars were worked out.",
+    "fbp": "Filtered back-projection, the formula that most scanners use. Noisy and streaky with few views.",
+    "truth": "The object that was scanned, known because the scan was simulated or measured far longer.",
+    "std": "One standard deviation of every pixel: bright is where the image is least certain.",
+    "error": "Best estimate minus truth: red is too dense, blue too thin.",
+}
+
+
+def _image(name: str, title: str, kind: str, low: float, high: float, values: Floats) -> dict[str, Any]:
+    return {
+        "name": name,
+        "title": title,
+        "about": ABOUT[name],
+        "kind": kind,
+        "low": low,
+        "high": high,
+        "data": encode(values),
+    }
+
+
+def _images(result: Result) -> dict[str, Floats]:
+    return {name: result.arrays[name] for name in ("dip", "fbp", "truth") if name in result.arrays}
+
+
+def _samples(result: Result) -> dict[str, Any] | None:
+    from scipy.special import stdtrit
+
+    samples = result.arrays.get("samples")
+    if samples is None or len(samples) < 2:  # one alone has no spread
+        return None
+    kept = samples[: max(2, SAMPLE_BYTES // (4 * result.mean.size))]
+    # The spread of a region's mean is estimated from so many samples; see ct_dip.posterior.region.
+    return {
+        "count": len(kept),
+        "of": len(samples),
+        "width": float(stdtrit(len(kept), 0.975)),
+        "data": encode(kept),
+    }
+
+
+def encode(values: Floats) -> str:
+    """Base64 of little-endian float32, row-major."""
+    return base64.b64encode(np.ascontiguousarray(values, dtype="<f4").tobytes()).decode("ascii")
+
+
+def error_chart(found: Calibration) -> dict[str, Any] | None:
+    """Points (std, error) on two equal logarithmic axes from 0 to 1, and ticks (place, power of ten)."""
+    points = [(x, y) for x, y in found.error_bins if x > 0 and y > 0]
+    if not points:
+        return None
+    low = math.floor(math.log10(min(min(p) for p in points)))
+    high = max(math.ceil(math.log10(max(max(p) for p in points))), low + 1)
+    place = [tuple((math.log10(v) - low) / (high - low) for v in p) for p in points]
+    ticks = [((n - low) / (high - low), n) for n in range(low, high + 1)]
+    return {"points": place, "ticks": ticks}
+
+
+def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """``{"tv": {"strength": 0.8}}`` as ``tv.strength``, ``0.8``."""
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from flatten(value, f"{prefix}{key}.")
+        elif isinstance(value, float):
+            yield prefix + str(key), f"{value:.6g}"
+        elif isinstance(value, list):
+            yield prefix + str(key), ", ".join(f"{v:.6g}" if isinstance(v, float) else str(v) for v in value)
+        else:
+            yield prefix + str(key), str(value)
+
+
+def _round(value: float, spread: float) -> float:
+    """To a hundredth of the spread, about."""
+    return round(value, 2 - math.floor(math.log10(spread)))
+
+
+def _asset(name: str) -> str:
+    return files("ct_dip.report").joinpath(name).read_text(encoding="utf-8")

@@ -1,0 +1,248 @@
+"""Whether a result should be believed, in words: what was checked, against which thresholds, and why."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any, Literal
+
+import numpy as np
+
+from ct_dip.arrays import Floats
+from ct_dip.calibration.coverage import coverage_curve, near_object
+from ct_dip.data.result import Result
+
+Level = Literal["good", "caution", "poor", "unknown"]
+
+# Verdicts. A 95 % error bar may miss the truth in 5 % of the pixels.
+COVERAGE_CAUTION = 0.90  # it misses twice as often as it promises
+COVERAGE_POOR = 0.80  # four times as often: an error bar that is no longer one
+COVERAGE_WIDE = 0.99  # of a Gaussian, error bars about 1.3 times as wide as needed: safe, said as such
+# What the image leaves unexplained of the sinogram, over what noise alone would leave. With the hundreds of
+# measurements of a small scan chance moves this ratio by some 5 %.
+LEFTOVER_CAUTION = 1.3  # far beyond chance: something other than noise is in the data
+LEFTOVER_POOR = 2.0  # as much unexplained as there is noise
+LEFTOVER_LOW = 0.6  # the image follows the noise
+# Fitted over stated noise. The fit finds the noise of a simulated scan within 1 to 5 %.
+NOISE_CAUTION = 1.25  # whatever the model cannot explain is booked as noise: a quarter more is no chance
+NOISE_POOR = 2.0  # three quarters of the variance that is called noise is something else
+NOISE_LOW = 0.8  # the scan states too much noise, or the model explains some of it
+# Error bars of different widths announce where the image is wrong. Compare the quarter of the pixels where
+# they are widest with that where they are narrowest: of the announced ratio's logarithm,
+FOLLOWED = 0.5  # the errors follow it (1) rather than ignore it (0)
+ANNOUNCED = 1.2  # error bars that differ less announce no place
+
+FEWEST_PIXELS = 20  # a coverage of fewer moves in steps of more than 5 %
+COVERAGE_LEVELS = (0.05, *(round(0.1 * k, 1) for k in range(1, 10)), 0.95, 0.99)  # points of the curve
+ERROR_BINS = 8
+WIDTH_95 = NormalDist().inv_cdf(0.975)  # standard deviations to the end of a 95 % interval
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One check of the result, in words."""
+
+    level: Level
+    title: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """How the error bars compare with the truth."""
+
+    levels: Sequence[float]
+    everywhere: Sequence[float]  # empirical coverage of each level
+    near: Sequence[float]  # the same, on and near the object; empty where that has too few pixels
+    near_pixels: int
+    # The rest is about the pixels near the object, or all of them where those are too few.
+    band: Sequence[tuple[float, float]]  # where the coverage of right error bars is, 95 times of 100
+    error_bins: Sequence[tuple[float, float]]  # (std, error), root mean squares in 1/mm, by growing std
+    announced: float  # error bar in the quarter with the widest over that in the quarter with the narrowest
+    found: float  # the same of the errors in these quarters
+
+    def at(self, level: float) -> tuple[float, float | None]:
+        """Coverage everywhere and near the object."""
+        index = self.levels.index(level)
+        return self.everywhere[index], self.near[index] if self.near else None
+
+
+def calibration(result: Result) -> Calibration | None:
+    """Error bars against the truth, where there are both."""
+    truth, std = result.arrays.get("truth"), result.std
+    if truth is None or std is None:
+        return None
+    near = near_object(truth)
+    enough = int(near.sum()) >= FEWEST_PIXELS
+    where = near if enough else np.ones_like(near)
+    levels = np.array(COVERAGE_LEVELS)
+    samples = result.arrays.get("samples")
+    everywhere = coverage_curve(truth, result.mean, std, levels=levels)
+    curve = coverage_curve(truth, result.mean, std, levels=levels, mask=where, samples=samples)
+    error, std = (result.mean - truth)[where], std[where]
+    order = np.argsort(std, kind="stable")
+    parts = np.array_split(order, min(ERROR_BINS, order.size))
+    quarter = max(1, order.size // 4)
+    narrow, wide = order[:quarter], order[-quarter:]
+    return Calibration(
+        levels=COVERAGE_LEVELS,
+        everywhere=everywhere.empirical.tolist(),
+        near=curve.empirical.tolist() if enough else [],
+        near_pixels=int(near.sum()),
+        band=list(zip(curve.band.lower.tolist(), curve.band.upper.tolist(), strict=True)),
+        error_bins=[(_rms(std[part]), _rms(error[part])) for part in parts],
+        announced=_ratio(_rms(std[wide]), _rms(std[narrow])),
+        found=_ratio(_rms(error[wide]), _rms(error[narrow])),
+    )
+
+
+def measurements(result: Result) -> int | None:
+    """How many line integrals the sinogram check looked at."""
+    check = result.arrays.get("sinogram_standardised")
+    return None if check is None else int(check.size)
+
+
+def certainty(result: Result) -> dict[str, float] | None:
+    """Half the width of 95 % error bars on and near the object, in 1/mm, and the object's range."""
+    if result.std is None:
+        return None
+    half = WIDTH_95 * result.std[near_object(result.mean)]
+    if half.size == 0:  # a constant image has no object
+        half = WIDTH_95 * result.std.ravel()
+    return {
+        "typical": float(np.median(half)),
+        "wide": float(np.quantile(half, 0.95)),
+        "range": float(np.ptp(result.mean)),
+    }
+
+
+def coverage_verdict(found: Calibration) -> Finding:
+    """Whether the error bars contain the truth as often as they promise; the harder place decides."""
+    everywhere, near = found.at(0.95)
+    where = f"at {percent(everywhere)} of all pixels"
+    if near is not None:
+        where += f", and at {percent(near)} of those on or near the object"
+    worst = everywhere if near is None else min(everywhere, near)
+    text = f"The true object is known here. It lies inside the 95 % error bars {where}."
+    if worst < COVERAGE_POOR:
+        return Finding("poor", "No: the error bars are much too narrow", text)
+    if worst < COVERAGE_CAUTION:
+        return Finding("caution", "With care: the error bars are somewhat too narrow", text)
+    if worst > COVERAGE_WIDE:
+        return Finding("good", "Yes, and on the safe side: the error bars are wider than needed", text)
+    return Finding("good", "Yes: the error bars hold", text)
+
+
+def place_findings(checked: Calibration) -> list[Finding]:
+    """Whether the error bars are wide where the errors are large."""
+    if checked.announced < ANNOUNCED:
+        return []
+    place = " near the object" if checked.near else ""
+    text = (
+        f"Of the pixels{place}, a quarter has error bars {_times(checked.announced)} as wide as another "
+        f"quarter; its errors are {_times(checked.found)} as large."
+    )
+    if checked.found >= checked.announced**FOLLOWED:
+        return [Finding("good", "The error bars point to where the errors are", text)]
+    return [Finding("caution", "The error bars do not point to where the errors are", text)]
+
+
+def data_findings(metrics: Mapping[str, Any], measured: int | None) -> list[Finding]:
+    """What the measured data say about the image, with no truth needed.
+
+    The mean square of ``(y − A x) / noise`` is not 1 under a right model but ``1 − d/n``: fitting ``d``
+    effective directions of ``n`` measurements takes that share of the noise away.
+    """
+    findings = []
+    leftover, fitted, stated = (_number(metrics, n) for n in ("sinogram_chi2", "sigma_y", "sigma_y_stated"))
+    if leftover is not None:
+        explained = (_number(metrics, "effective_dimension") or 0.0) / measured if measured else 0.0
+        ratio = leftover / max(1 - explained, 0.05)
+        text = (
+            f"Scanned again in the computer, the image differs from the measured data by {ratio:.2f} times "
+            "what noise alone would cause (mean square; 1 is ideal)."
+        )
+        if ratio > LEFTOVER_POOR:
+            findings.append(Finding("poor", "The image does not explain the measurements", text))
+        elif ratio > LEFTOVER_CAUTION:
+            findings.append(Finding("caution", "The image explains the measurements in part", text))
+        elif ratio < LEFTOVER_LOW:
+            findings.append(Finding("caution", "The image follows the noise of the measurements", text))
+        else:
+            findings.append(Finding("good", "The image explains the measurements", text))
+    if fitted is not None and stated:
+        ratio = fitted / stated
+        known = "estimated from the data" if metrics.get("noise_estimated") else "that the scan states"
+        text = f"The noise found in the data is {ratio:.2f} times the noise {known}."
+        if ratio > NOISE_POOR:
+            findings.append(Finding("poor", "There is much more in the data than image and noise", text))
+        elif ratio > NOISE_CAUTION:
+            findings.append(Finding("caution", "The data are noisier than they should be", text))
+        elif ratio < NOISE_LOW:
+            findings.append(Finding("caution", "The data are less noisy than they should be", text))
+        else:
+            findings.append(Finding("good", "The noise is as expected", text))
+    if metrics.get("evidence_converged") is False:
+        text = "The search for the width of the error bars stopped before it was done."
+        findings.append(Finding("caution", "The error bars are not final", text))
+    return findings
+
+
+def verdict(result: Result, checked: Calibration | None, findings: Sequence[Finding]) -> Finding:
+    """Should I believe it? By the truth where it is known, otherwise by the worst check of the data."""
+    if result.std is None:
+        return Finding(
+            "unknown",
+            "Not known: there are no error bars",
+            "This method gives an image and does not say how sure it is. Reconstruct with the method lin-dip "
+            "to get error bars.",
+        )
+    if checked is not None:
+        return coverage_verdict(checked)
+    if not findings:
+        return Finding(
+            "unknown", "Not known", "The result holds nothing that the error bars could be checked with."
+        )
+    order: tuple[Level, ...] = ("good", "caution", "poor")
+    worst = max((finding.level for finding in findings), key=order.index)
+    reasons = [finding.title for finding in findings if finding.level == worst]
+    because = "; ".join([reasons[0], *(reason[0].lower() + reason[1:] for reason in reasons[1:])]) + "."
+    limit = (
+        "The true object is not known, so the result could be checked against the measured data only; "
+        "what no view shows cannot be checked."
+    )
+    if worst == "good":
+        return Finding("good", "Nothing speaks against it", f"{because} {limit}")
+    if worst == "caution":
+        return Finding("caution", "With care", f"{because} {limit}")
+    return Finding("poor", "No", f"{because} The error bars do not include this.")
+
+
+def percent(share: float) -> str:
+    """``0.957`` as ``95.7 %``; never rounded to all or nothing unless it is."""
+    digits = 1 if share not in (0.0, 1.0) else 0
+    text = f"{100 * share:.{digits}f}"
+    if digits and text in ("0.0", "100.0"):
+        text = "under 0.1" if share < 0.5 else "over 99.9"
+    return f"{text}\N{NO-BREAK SPACE}%"
+
+
+def _number(metrics: Mapping[str, Any], name: str) -> float | None:
+    value = metrics.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def _ratio(large: float, small: float) -> float:
+    if small > 0:
+        return large / small
+    return math.inf if large > 0 else 1.0
+
+
+def _times(ratio: float) -> str:
+    return "more than 100 times" if ratio > 100 else f"{ratio:.2g} times"
+
+
+def _rms(values: Floats) -> float:
+    return math.sqrt(float(np.mean(np.square(values, dtype=np.float64))))
