@@ -7,7 +7,7 @@ from ct_dip.config import RunConfig, load_config
 from ct_dip.data.noise import WhiteNoise
 from ct_dip.data.result import read_result, write_result
 from ct_dip.data.simulate import NoiseLevel, simulate
-from ct_dip.errors import MemoryBudgetError, ScanError
+from ct_dip.errors import InputError, MemoryBudgetError, ScanError
 from ct_dip.geometry import Volume
 from ct_dip.pipeline import reconstruct
 from ct_dip.progress import Progress
@@ -190,3 +190,49 @@ def test_exact_inference_that_does_not_fit_is_refused_before_the_network_is_fitt
     with pytest.raises(MemoryBudgetError, match="lin-dip needs"):
         reconstruct(scan, load_config(method="lin-dip"), progress=progress, memory_budget="200M")
     assert not progress.seconds
+
+
+def test_another_prior_reuses_fit_and_features(tmp_path, monkeypatch):
+    """With a run folder only the evidence is done again; the result is that of a run from scratch."""
+    geometry = scanner(Volume(shape=(16, 16)), views=12)
+    scan = simulate("ellipses", geometry, noise=NoiseLevel(relative=0.05), seed=2)
+    quick = ["dip.channels=[8,8]", "dip.max_steps=60", "dip.cooldown_steps=20", "inference.starts=1"]
+
+    def config(*settings):
+        return load_config(method="lin-dip", settings=[*quick, *settings])
+
+    fresh = reconstruct(scan, config("inference.complement=white"))
+    reconstruct(scan, config(), run_folder=tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"dip.npz", "features.npz"}
+
+    def refuse(*_, **__):
+        raise AssertionError("this stage was done before")
+
+    monkeypatch.setattr("ct_dip.dip.ensemble.Ensemble.step", refuse)
+    monkeypatch.setattr("ct_dip.tangent.jacobian.Jacobian.columns", refuse)
+    again = reconstruct(scan, config("inference.complement=white"), run_folder=tmp_path)
+    assert np.array_equal(again.mean, fresh.mean)
+    assert np.array_equal(again.std, fresh.std)
+    # Another kind of prior needs other features.
+    with pytest.raises(AssertionError, match="done before"):
+        reconstruct(scan, config("inference.prior=isotropic"), run_folder=tmp_path)
+    # A damaged or foreign file is made again.
+    monkeypatch.undo()
+    (tmp_path / "features.npz").write_bytes(b"damaged")
+    again = reconstruct(scan, config("inference.complement=white"), run_folder=tmp_path)
+    assert np.array_equal(again.std, fresh.std)
+
+
+def test_presets_fill_what_was_not_given(scan):
+    def steps(preset, *settings, shape=(40, 40)):
+        config = load_config(method="lin-dip", preset=preset, settings=settings).with_preset(shape)
+        return config.preset, config.dip.max_steps, config.inference.starts
+
+    assert steps("fast") == ("fast", 500, 1)
+    assert steps("balanced") == ("balanced", None, 3)
+    assert steps("thorough") == ("thorough", 4000, 5)
+    assert steps("fast", "dip.max_steps=77") == ("fast", 77, 1)
+    assert steps("auto")[0] == "balanced"
+    assert steps("auto", shape=(40, 90))[0] == "fast"
+    with pytest.raises(InputError, match="preset"):
+        load_config(method="lin-dip", preset="quick")
