@@ -1,0 +1,80 @@
+"""SIGKILL at twenty random moments of a job: the result is absent or complete, a rerun identical."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from ct_dip.data.scan_file import write_scan
+from ct_dip.data.simulate import NoiseLevel, simulate
+from ct_dip.geometry import Volume
+from ct_dip.scanners import scanner
+
+KILLS = 20
+
+# Forked after the imports, so that a job is short and a kill hits the work rather than the start.
+SCRIPT = """
+import os, random, shutil, signal, sys, time
+import numpy as np
+import ct_dip.dip.fit, ct_dip.pipeline, ct_dip.report.figures
+from ct_dip.cli import main
+from ct_dip.data.result import read_result
+
+ct_dip.dip.fit._CHECKPOINT_SECONDS = 0.05
+options = sys.argv[2:]
+
+def start(out, run):
+    child = os.fork()
+    if child == 0:
+        os._exit(main(["reconstruct", "scan.h5", "--out", out, "--run", run, *options]))
+    return child
+
+def same(one, other):
+    return np.array_equal(one.mean, other.mean) and np.array_equal(one.std, other.std)
+
+begin = time.monotonic()
+assert os.waitpid(start("whole.h5", "whole"), 0)[1] == 0
+seconds = time.monotonic() - begin
+whole = read_result("whole.h5")
+random.seed(0)
+killed = finished = 0
+for _ in range(int(sys.argv[1])):
+    child = start("killed.h5", "killed")
+    time.sleep(random.uniform(0, seconds))
+    os.kill(child, signal.SIGKILL)
+    status = os.waitpid(child, 0)[1]
+    killed += os.WIFSIGNALED(status)
+    if os.path.exists("killed.h5"):  # complete, then: it can be read, and is right
+        assert same(read_result("killed.h5"), whole)
+        finished += 1
+        os.remove("killed.h5")
+        for name in ("killed.png", "killed.yaml"):
+            if os.path.exists(name):
+                os.remove(name)
+    if random.random() < 0.3:  # from the beginning again, now and then
+        shutil.rmtree("killed", ignore_errors=True)
+assert os.waitpid(start("killed.h5", "killed"), 0)[1] == 0
+assert same(read_result("killed.h5"), whole)
+print(killed, finished)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_kill_at_twenty_random_moments(tmp_path):
+    geometry = scanner(Volume(shape=(16, 16)), views=12)
+    write_scan(tmp_path / "scan.h5", simulate("ellipses", geometry, noise=NoiseLevel(relative=0.05), seed=1))
+    settings = ("dip.channels=[8,8]", "dip.max_steps=150", "dip.stopping=budget", "inference.starts=1")
+    options = ["--method", "lin-dip", "--threads", "1"]
+    for setting in settings:
+        options += ["--set", setting]
+    output = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(KILLS), *options],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    ).stdout
+    killed, _ = (int(part) for part in output.split()[-2:])
+    assert killed >= KILLS // 2
