@@ -183,7 +183,8 @@ class UNet(nn.Module):
 
         ``in``, each ``down`` and each ``up`` (coarsest first) with 3×3 taps; skips and output with 1×1.
         A normalised convolution is a block of its own (``down0.first``, ``down0.second``): its scale means
-        nothing, so it must not share a variance with another one.
+        nothing, so it must not share a variance with another one. (The channel groups of one layer could
+        be rescaled apart as well; they share a variance, which would else be thousands of matrices.)
         """
         blocks = [WeightBlock("in", 3, ("first.weight",), self.shape.norm_groups > 0)]
         for i in range(len(self.downs)):

@@ -109,9 +109,7 @@ def inference_bytes(shape: UNetShape, scan: Scan, config: InferenceConfig) -> di
 
 def _features_digest(fit: DipFit, scan: Scan, config: InferenceConfig) -> str:
     """Of everything that the features depend on."""
-    identity = (
-        f"{scan.digest} {fit.shape} {fit.scale} {config.prior} {_one_matrix(config)} {torch.__version__}"
-    )
+    identity = f"{scan.digest} {fit.shape} {fit.scale} {config.prior} {_one_matrix(config)}"
     identity += f" {torch.__version__} {torch.get_num_threads()}"
     digest = hashlib.sha256(identity.encode())
     for tensor in (*fit.weights.values(), fit.network_input):
