@@ -29,7 +29,7 @@ PRESETS = {
         norm_groups=0,
         output="sigmoid",
         ramp=0.5,
-        strength=0.02,
+        strength=0.1,
         learning_rate=3e-3,
         max_steps=2000,
     ),
