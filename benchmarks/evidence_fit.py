@@ -68,7 +68,7 @@ def run() -> Iterator[Row]:
         reference_value=reached,
         value=found.evidence,
         unit="nats",
-        ratio=reached / found.evidence,  # both are negative
+        ratio=1 + (found.evidence - reached) / abs(reached),
     )
     yield plain("evidence-fit", "their evidence against ours at the same parameters", difference, "nats")
 
@@ -86,7 +86,7 @@ def assembled_evidence(theta: Tensor, measured: Tensor, model: EvidenceModel, ja
         covariance = covariance + weighted @ measured[:, where].T
     symmetric = (covariance + covariance.T) / 2
     normal = MultivariateNormal(torch.zeros_like(model.residual), symmetric)
-    value: Tensor = normal.log_prob(model.residual)  # type: ignore[no-untyped-call]
+    value: Tensor = normal.log_prob(model.residual) - model.log_noise  # type: ignore[no-untyped-call]
     return value
 
 
