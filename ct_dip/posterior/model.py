@@ -197,7 +197,7 @@ def _complement(
     if config.complement == "floor":
         return published_floor(whitened)
     seen = math.sqrt(float(whitened.square().sum()) / whitened.shape[1])
-    return slope_complement(jacobian.image, fit.shape.output, 1 / seen)
+    return slope_complement(jacobian.image, fit.shape.output, 1 / seen, len(whitened))
 
 
 def _predcp(prior: BlockPrior, grams: Tensor, jacobian: Jacobian, strength: float) -> TvPredCp:

@@ -6,7 +6,8 @@ of prior knowledge:
 
 ``slope``: a network that misplaces an edge is wrong where the image is between its extremes, and beside
 that. With v the 3×3 mean of f(w̃), relative to the range of the output, the deviation goes with ``v (1 − v)``,
-plus a small floor everywhere, and with what the noise leaves open in a single pixel, σ/‖A e_j‖.
+with what the noise leaves open in a single pixel, σ/‖A e_j‖, and with the square root of the number of pixels
+per measurement, where that is above one; plus a small floor everywhere.
 ``white``: ``τ²`` everywhere, by evidence.
 ``floor``: ``σ_y² mean diag (AᵀA)⁺`` with 100 singular vectors, as published; added to the posterior only.
 """
@@ -44,19 +45,21 @@ class Complement(NamedTuple):
     in_model: bool = True
 
 
-def slope_complement(image: Tensor, output: Output, pixel_noise: float) -> Complement:
+def slope_complement(image: Tensor, output: Output, pixel_noise: float, measurements: int) -> Complement:
     """See the module.
 
     Args:
         image: f(w̃), (rows, columns).
         pixel_noise: σ/‖A e_j‖ of a typical pixel, in units of the O(1) image.
+        measurements: how many there are.
     """
     low, high = 0.0, 1.0
     if output != "sigmoid":  # which has no range of its own: that of the image
         low, high = float(image.min()), float(image.max())
     unit = (image.double() - low) / ((high - low) or 1.0)
     smooth = F.avg_pool2d(unit[None, None], 3, stride=1, padding=1, count_include_pad=False).flatten()
-    relative = (_SLOPE_AMPLITUDE * smooth * (1 - smooth)) ** 2 + _SLOPE_FLOOR**2
+    crowding = max(1.0, image.numel() / measurements)
+    relative = crowding * (_SLOPE_AMPLITUDE * smooth * (1 - smooth)) ** 2 + _SLOPE_FLOOR**2
     return Complement(pixel_noise**2 * relative)
 
 

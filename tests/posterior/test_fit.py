@@ -196,13 +196,15 @@ def test_memory_is_asked_for_first():
 def test_slope_complement_is_wide_at_edges_only():
     image = torch.zeros(8, 8)
     image[:, 4:] = 1
-    variance = slope_complement(image, "sigmoid", 0.05).variance.reshape(8, 8)
+    variance = slope_complement(image, "sigmoid", 0.05, 64).variance.reshape(8, 8)
     assert (variance[:, [0, 1, 6, 7]] == variance.min()).all()
     assert (variance[:, 3:5] > 100 * variance.min()).all()
+    fewer = slope_complement(image, "sigmoid", 0.05, 16).variance.reshape(8, 8)
+    torch.testing.assert_close(fewer - fewer.min(), 4 * (variance - variance.min()))
     for output in ("identity", "softplus"):  # which have no range but the image's own
-        other = slope_complement(7 * image + 3, output, 0.05).variance.reshape(8, 8)
+        other = slope_complement(7 * image + 3, output, 0.05, 64).variance.reshape(8, 8)
         torch.testing.assert_close(other, variance)
-    assert (slope_complement(torch.ones(8, 8), "identity", 0.05).variance > 0).all()
+    assert (slope_complement(torch.ones(8, 8), "identity", 0.05, 64).variance > 0).all()
 
 
 def test_published_floor_is_the_mean_of_the_pseudo_inverse():
