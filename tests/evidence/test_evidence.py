@@ -37,6 +37,18 @@ def dense_measured(model, jacobian, theta):
     return b @ image @ b.T + noise.exp() * torch.eye(len(b), dtype=torch.float64)
 
 
+def regression(model, jacobian, theta):
+    """Features, prior precision and whitened design of weights and complement together: ``x = m₀ + F v``."""
+    evidence = model.evidence
+    prior, _, _ = evidence.split(theta)
+    features = torch.cat([jacobian.dense(), torch.eye(30, dtype=torch.float64)], dim=1)
+    precision = torch.block_diag(
+        torch.linalg.inv(covariance(evidence.prior, prior)),
+        torch.diag(1 / (evidence.complement_factor(theta) * evidence.complement.variance)),
+    )
+    return features, precision, model.whitened @ features
+
+
 @pytest.mark.parametrize("photons", [False, True], ids=["white", "photons"])
 @pytest.mark.parametrize("shape", [tiny.PLAIN, tiny.NORMALISED], ids=["plain", "normalised"])
 def test_log_evidence_is_a_gaussian_density(shape, photons):
@@ -68,13 +80,8 @@ def test_quadratic_form_is_the_minimum_over_weights_and_complement():
     model, jacobian, _ = tiny.model(OPTIMUM)
     evidence = model.evidence
     theta = random_full_theta(evidence)
-    prior, complement, noise = evidence.split(theta)
-    features = torch.cat([jacobian.dense(), torch.eye(30, dtype=torch.float64)], dim=1)
-    precision = torch.block_diag(
-        torch.linalg.inv(covariance(evidence.prior, prior)),
-        torch.diag(1 / (complement.exp() * evidence.complement.variance)),
-    )
-    design = model.whitened @ features
+    noise = evidence.split(theta)[2]
+    _, precision, design = regression(model, jacobian, theta)
     normal = design.T @ design / noise.exp() + precision
     best = torch.linalg.solve(normal, design.T @ evidence.residual / noise.exp())
     misfit = (evidence.residual - design @ best).square().sum() / noise.exp()

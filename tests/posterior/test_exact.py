@@ -14,8 +14,7 @@ from ct_dip.posterior.exact import condition, condition_over, prior_covariance
 from ct_dip.posterior.model import linear_model
 from ct_dip.tangent.jacobian import Jacobian
 from tests import tiny
-from tests.evidence.test_evidence import OPTIMUM, random_full_theta
-from tests.priors.test_weights import covariance
+from tests.evidence.test_evidence import OPTIMUM, random_full_theta, regression
 
 
 @pytest.mark.parametrize("photons", [False, True], ids=["white", "photons"])
@@ -24,13 +23,8 @@ def test_equals_regression_in_weight_space(photons):
     model, jacobian, _ = tiny.model(OPTIMUM, photons=photons)
     evidence = model.evidence
     theta = random_full_theta(evidence)
-    prior, complement, noise = evidence.split(theta)
-    features = torch.cat([jacobian.dense(), torch.eye(30, dtype=torch.float64)], dim=1)
-    precision = torch.block_diag(
-        torch.linalg.inv(covariance(evidence.prior, prior)),
-        torch.diag(1 / (complement.exp() * evidence.complement.variance)),
-    )
-    design = model.whitened @ features
+    noise = evidence.split(theta)[2]
+    features, precision, design = regression(model, jacobian, theta)
     weights = torch.linalg.inv(precision + design.T @ design / noise.exp())
     mean = weights @ (design.T @ evidence.residual) / noise.exp()
     found = condition(model, theta)
