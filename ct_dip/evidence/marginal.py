@@ -5,7 +5,6 @@ Cholesky factor and two passes over the matrices, and no network pass:
 ``∂(rᵀK⁻¹r)/∂c_t = −αᵀY_tα`` with ``α = K⁻¹r``, and ``∂log|K|/∂c_t = tr(K⁻¹Y_t)``.
 """
 
-import math
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -79,11 +78,6 @@ class CovarianceSum:
         """``(rᵀK⁻¹r, log|K|)``, differentiable in the coefficients."""
         quadratic, logdet = _Terms.apply(coefficients, residual, self)  # type: ignore[no-untyped-call]
         return quadratic, logdet
-
-    def log_density(self, coefficients: Tensor, residual: Tensor) -> Tensor:
-        """``log N(r; 0, K)``, differentiable in the coefficients."""
-        quadratic, logdet = self.terms(coefficients, residual)
-        return -0.5 * (quadratic + logdet + self.size * math.log(2 * math.pi))
 
 
 class _Terms(torch.autograd.Function):

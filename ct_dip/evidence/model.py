@@ -8,7 +8,7 @@ log-density of r minus ``Σ log σ``.
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,8 +20,25 @@ from ct_dip.priors.weights import WeightPrior
 
 Point = Literal["optimum", "fit"]
 
+
+class Rest(NamedTuple):
+    """Measurements outside of the matrices, where there is nothing but noise ``s² N``.
+
+    Args:
+        dimensions: how many.
+        misfit: what they have of ``rᵀ N⁻¹ r``.
+        log_det: ``log|N|`` of all measurements.
+    """
+
+    dimensions: int = 0
+    misfit: float = 0.0
+    log_det: float = 0.0
+
+
+NO_REST = Rest()
+
 _NOISE_REACH = math.log(100.0)  # a stated or estimated variance is not wrong by more
-_COMPLEMENT_REACH = 12.0
+COMPLEMENT_REACH = 12.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -39,6 +56,7 @@ class EvidenceModel:
             Since the optimum is a minimum of that sum, the latter is never larger.
         hyperprior: ``weak``, log-normal; ``none``; or TV-PredCP of the tap lengths.
         learn_noise: or s = 1.
+        rest: measurements that the matrices and the residual leave out, being pure noise.
     """
 
     matrices: CovarianceSum
@@ -50,6 +68,7 @@ class EvidenceModel:
     point: Point = "optimum"
     hyperprior: TvPredCp | Literal["weak", "none"] = "weak"
     learn_noise: bool = True
+    rest: Rest = NO_REST
 
     @property
     def _has_complement(self) -> bool:
@@ -74,8 +93,8 @@ class EvidenceModel:
     def bounds(self) -> tuple[Tensor, Tensor]:
         """(lower, upper) of θ."""
         return (
-            self._extend(self.prior.lower, -_COMPLEMENT_REACH, -_NOISE_REACH),
-            self._extend(self.prior.upper, _COMPLEMENT_REACH, _NOISE_REACH),
+            self._extend(self.prior.lower, -COMPLEMENT_REACH, -_NOISE_REACH),
+            self._extend(self.prior.upper, COMPLEMENT_REACH, _NOISE_REACH),
         )
 
     def _extend(self, prior: Tensor, complement: float, noise: float) -> Tensor:
@@ -104,13 +123,16 @@ class EvidenceModel:
 
     def log_evidence(self, theta: Tensor, point: Point | None = None) -> Tensor:
         """``log p(y | θ)`` at a point; differentiable."""
-        if (point or self.point) == "optimum":
-            return self.matrices.log_density(self.coefficients(theta), self.residual) - self.log_noise
         prior, _, noise = self.split(theta)
-        _, logdet = self.matrices.terms(self.coefficients(theta), self.residual)
-        misfit = self.residual_at_fit.square().sum() / noise.exp()
-        constant = len(self.residual) * math.log(2 * math.pi)
-        return -0.5 * (misfit + self.prior.weight_norm(prior) + logdet + constant) - self.log_noise
+        quadratic, logdet = self.matrices.terms(self.coefficients(theta), self.residual)
+        logdet = logdet + self.rest.dimensions * noise + self.rest.log_det
+        if (point or self.point) == "optimum":
+            quadratic = quadratic + self.rest.misfit / noise.exp()
+        else:
+            misfit = self.residual_at_fit.square().sum() / noise.exp()
+            quadratic = misfit + self.prior.weight_norm(prior)
+        count = len(self.residual) + self.rest.dimensions
+        return -0.5 * (quadratic + logdet + count * math.log(2 * math.pi)) - self.log_noise
 
     def log_hyperprior(self, theta: Tensor) -> Tensor:
         """``log p(θ)`` up to a constant."""

@@ -19,9 +19,10 @@ from ct_dip.evidence.marginal import CovarianceSum, packed_bytes
 from ct_dip.evidence.model import EvidenceModel
 from ct_dip.operators.linear_map import LinearMap
 from ct_dip.posterior.exact import LinearModel
+from ct_dip.priors.choose import block_prior, one_variance, tv_predcp, weak_hyperprior, weight_prior
 from ct_dip.priors.complement import Complement, published_floor, slope_complement, white_complement
 from ct_dip.priors.predcp import TvPredCp
-from ct_dip.priors.weights import BlockPrior, OneVariancePrior, WeightPrior
+from ct_dip.priors.weights import BlockPrior
 from ct_dip.progress import Progress
 from ct_dip.tangent.grams import prior_gram, scaled_gram, streaming_bytes
 from ct_dip.tangent.jacobian import Jacobian
@@ -29,8 +30,6 @@ from ct_dip.tangent.statistics import (
     count_terms,
     difference_variances,
     feature_statistics,
-    image_differences,
-    term_slices,
 )
 
 FEATURES = "features.npz"
@@ -65,7 +64,12 @@ def linear_model(
         lambda: _features(jacobian, config, transform, inverse, progress),
     )
     grams = found["grams"]
-    prior, hyperprior = _prior(fit, jacobian, config, found, inverse)
+    prior = weight_prior(config, jacobian, found.get("scales"))
+    hyperprior: TvPredCp | Literal["weak", "none"] = weak_hyperprior(config)
+    if config.hyperprior == "tv-predcp":
+        assert isinstance(prior, BlockPrior)
+        spread = difference_variances(grams, jacobian.range_shape)
+        hyperprior = tv_predcp(prior, spread, jacobian, config, fit, float((1 / inverse.square()).mean()))
     image = jacobian.image.double().flatten()
     linear = jacobian(jacobian.weights).double().flatten()  # J w̃
     mean = image - linear if config.prior_mean == "tangent" else torch.zeros_like(image)
@@ -94,7 +98,7 @@ def inference_bytes(shape: UNetShape, scan: Scan, config: InferenceConfig) -> di
     sizes = {name: p.numel() for name, p in network.named_parameters()}
     weights = [sum(sizes[name] for name in block.parameters) for block in blocks]
     pixels, measurements = math.prod(scan.geometry.domain_shape), scan.sinogram.size
-    terms = 1 if _one_matrix(config) else count_terms(blocks)
+    terms = 1 if one_variance(config) else count_terms(blocks)
     grams = 4 * terms * pixels**2
     packed = packed_bytes(measurements, terms + 2)
     return {
@@ -109,21 +113,12 @@ def inference_bytes(shape: UNetShape, scan: Scan, config: InferenceConfig) -> di
 
 def _features_digest(fit: DipFit, scan: Scan, config: InferenceConfig) -> str:
     """Of everything that the features depend on."""
-    identity = f"{scan.digest} {fit.shape} {fit.scale} {config.prior} {_one_matrix(config)}"
+    identity = f"{scan.digest} {fit.shape} {fit.scale} {config.prior} {one_variance(config)}"
     identity += f" {torch.__version__} {torch.get_num_threads()}"
     digest = hashlib.sha256(identity.encode())
     for tensor in (*fit.weights.values(), fit.network_input):
         digest.update(tensor.numpy().tobytes())
     return digest.hexdigest()
-
-
-def _one_matrix(config: InferenceConfig) -> bool:
-    """Whether a single variance is all that there is to fit of the weights' prior."""
-    return config.prior != "block" or config.resolved().objective == "scale"
-
-
-def _block_prior(jacobian: Jacobian) -> BlockPrior:
-    return BlockPrior(jacobian.blocks, [jacobian.weights[where] for where in jacobian.slices.values()])
 
 
 def _features(
@@ -141,9 +136,9 @@ def _features(
     if config.prior == "g":
         gram, scales = scaled_gram(jacobian, transform, inverse.float(), progress=progress)
         return {"grams": gram[None], "scales": scales}
-    if not _one_matrix(config):
+    if not one_variance(config):
         return {"grams": feature_statistics(jacobian, progress=progress).grams}
-    prior = _block_prior(jacobian)
+    prior = block_prior(jacobian)
 
     def taps(block: WeightBlock) -> Tensor:
         if config.prior == "isotropic":
@@ -151,26 +146,6 @@ def _features(
         return prior.tap_covariance(prior.start, prior.blocks.index(block))
 
     return {"grams": prior_gram(jacobian, taps, progress=progress)[None]}
-
-
-def _prior(
-    fit: DipFit, jacobian: Jacobian, config: InferenceConfig, found: dict[str, Tensor], inverse: Tensor
-) -> tuple[WeightPrior, TvPredCp | Literal["weak", "none"]]:
-    """The prior over weights and its hyperprior, for features that were found."""
-    hyperprior: Literal["weak", "none"] = "none" if config.hyperprior == "none" else "weak"
-    weights, count = jacobian.weights.double(), len(jacobian.weights)
-    if config.prior == "g":
-        seen = found["scales"] > 0
-        norm = (weights[seen] / found["scales"][seen]).square().sum()
-        return OneVariancePrior("log_g", float(norm), int(seen.sum())), hyperprior
-    if config.prior == "isotropic":
-        return OneVariancePrior("log_variance", float(weights.square().sum()), count), hyperprior
-    prior = _block_prior(jacobian)
-    if config.objective == "scale":
-        return OneVariancePrior("log_scale", float(prior.weight_norm(prior.start)), count), hyperprior
-    if config.hyperprior == "tv-predcp":
-        return prior, _predcp(prior, found["grams"], jacobian, _predcp_strength(fit, config, inverse))
-    return prior, hyperprior
 
 
 def _measured(grams: Tensor, whitened: Tensor, complement: Complement | None) -> CovarianceSum:
@@ -198,30 +173,3 @@ def _complement(
         return published_floor(whitened)
     seen = math.sqrt(float(whitened.square().sum()) / whitened.shape[1])
     return slope_complement(jacobian.image, fit.shape.output, 1 / seen, len(whitened))
-
-
-def _predcp(prior: BlockPrior, grams: Tensor, jacobian: Jacobian, strength: float) -> TvPredCp:
-    """With ``μ_b = D (f(w̃) − J_b w̃_b)``: the other blocks stay at w̃, this one is drawn."""
-    alone = jacobian.weights.new_zeros(len(prior.blocks), len(jacobian.weights))
-    for row, where in zip(alone, jacobian.slices.values(), strict=True):
-        row[where] = jacobian.weights[where]
-    means = image_differences((jacobian.image - jacobian(alone)).double())
-    variances = difference_variances(grams, jacobian.range_shape)
-    by_block = [variances[terms] for terms in term_slices(prior.blocks).values()]
-    return TvPredCp(prior, means, by_block, strength)
-
-
-def _predcp_strength(fit: DipFit, config: InferenceConfig, inverse: Tensor) -> float:
-    """λ: that of the network's fit, in which ``exp(−λ TV)`` is the image's prior; or the paper's, or given.
-
-    The paper multiplies its γ, which belongs to a mean of squares of O(1) images, by the number of
-    measurements; the fit's own λ is that over twice the noise variance.
-
-    Args:
-        inverse: of the noise, in units of the O(1) image.
-    """
-    if config.predcp_strength == "fit":
-        return fit.tv_weight
-    if config.predcp_strength == "paper":
-        return 2 * float((1 / inverse.square()).mean()) * fit.tv_weight
-    return float(config.predcp_strength)

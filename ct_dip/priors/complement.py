@@ -12,13 +12,18 @@ per measurement, where that is above one; plus a small floor everywhere.
 ``floor``: ``σ_y² mean diag (AᵀA)⁺`` with 100 singular vectors, as published; added to the posterior only.
 """
 
+import math
 from typing import NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812  everybody's name for it
+from scipy.sparse.linalg import LinearOperator, eigsh
 from torch import Tensor
 
+from ct_dip.arrays import Floats
 from ct_dip.dip.unet import Output
+from ct_dip.operators.linear_map import LinearMap
 
 # Chosen on KMNIST images 50 to 61 at 20 and 5 views; see experiments/README.md.
 _SLOPE_AMPLITUDE = 2.0  # in units of σ/‖A e_j‖
@@ -74,7 +79,26 @@ def published_floor(whitened: Tensor) -> Complement:
     Args:
         whitened: A in units of the noise, (measurements, pixels): ``σ_y² (AᵀA)⁺`` is ``(AᵀA)⁺`` of it.
     """
-    singular = torch.linalg.svdvals(whitened.double())[:_FLOOR_VECTORS]
+    return _floor(torch.linalg.svdvals(whitened.double())[:_FLOOR_VECTORS], whitened.shape[1])
+
+
+def spectral_floor(whitened: LinearMap) -> Complement:
+    """`published_floor` of a map that is known by its products."""
+    pixels = math.prod(whitened.domain_shape)
+
+    def normal(x: Floats) -> Floats:
+        image = torch.as_tensor(x, dtype=torch.float32).reshape(whitened.domain_shape)
+        found: Floats = whitened.T(whitened(image)).flatten().double().numpy()
+        return found
+
+    operator = LinearOperator((pixels, pixels), matvec=normal, dtype=np.float64)
+    count = min(_FLOOR_VECTORS, pixels - 1, math.prod(whitened.range_shape))
+    start = np.random.default_rng(0).standard_normal(pixels)  # the same result in every run
+    squares = eigsh(operator, k=count, which="LM", tol=1e-4, v0=start, return_eigenvectors=False)
+    return _floor(torch.tensor(np.sort(np.abs(squares))[::-1].copy()).sqrt(), pixels)
+
+
+def _floor(singular: Tensor, pixels: int) -> Complement:
     singular = singular[singular > 1e-6 * singular[0]]  # of a pseudo-inverse
-    variance = float((1 / singular.square()).sum()) / whitened.shape[1]
-    return Complement(torch.full((whitened.shape[1],), variance, dtype=torch.float64), in_model=False)
+    variance = float((1 / singular.square()).sum()) / pixels
+    return Complement(torch.full((pixels,), variance, dtype=torch.float64), in_model=False)

@@ -5,7 +5,7 @@ For a block b whose filters have tap covariance ``σ² exp(−‖p − q‖/ℓ)
 computed once; from then on no hyperparameter needs the network.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -37,6 +37,34 @@ def difference_variances(grams: Tensor, shape: tuple[int, int]) -> Tensor:
     return diagonal[:, first] + diagonal[:, second] - 2 * grams[:, first, second].double()
 
 
+def streamed_difference_variances(jacobian: Jacobian, progress: Progress | None = None) -> Tensor:
+    """The same T from passes of Jᵀ, one for every difference, where the G are too large."""
+    rows, columns = jacobian.range_shape
+    pixel = torch.arange(rows * columns).reshape(rows, columns)
+    first = torch.cat([pixel[:-1].flatten(), pixel[:, :-1].flatten()])
+    second = torch.cat([pixel[1:].flatten(), pixel[:, 1:].flatten()])
+    found = torch.empty(count_terms(jacobian.blocks), len(first), dtype=torch.float64)
+    with (progress or Progress()).stage("difference variances", len(first)) as stage:
+        for begin in range(0, len(first), jacobian.chunk):
+            where = slice(begin, min(begin + jacobian.chunk, len(first)))
+            each = torch.arange(where.stop - begin)
+            units = jacobian.image.new_zeros(len(each), rows * columns)
+            units[each, second[where]] = 1
+            units[each, first[where]] = -1
+            pulled = jacobian.T(units.reshape(-1, rows, columns))
+            for block, terms in zip(jacobian.blocks, term_slices(jacobian.blocks).values(), strict=True):
+                found[terms, where] = tap_forms(pulled[:, jacobian.slices[block.name]], block.kernel).T
+            stage.update(where.stop)
+    return found
+
+
+def tap_forms(rows: Tensor, kernel: int) -> Tensor:
+    """``Σ_filters fᵀ M_d f`` of every row, (n, filters · taps) → (n, distances), float64."""
+    filters = rows.double().reshape(len(rows), -1, kernel**2)
+    second_moments = filters.mT @ filters  # (n, taps, taps)
+    return torch.einsum("npq,dpq->nd", second_moments, tap_pairs(kernel).pairs.to(second_moments))
+
+
 def image_differences(image: Tensor) -> Tensor:
     """Row differences, then column differences, (rows, columns) → (differences,)."""
     return torch.cat([image.diff(dim=-2).flatten(-2), image.diff(dim=-1).flatten(-2)], dim=-1)
@@ -60,17 +88,36 @@ def count_terms(blocks: Sequence[WeightBlock]) -> int:
 def feature_statistics(jacobian: Jacobian, *, progress: Progress | None = None) -> FeatureStatistics:
     """Stream the columns of J, block by block, into their products."""
     pixels = jacobian.image.numel()
-    terms = term_slices(jacobian.blocks)
     grams = jacobian.image.new_zeros(count_terms(jacobian.blocks), pixels, pixels)
-    for block, columns in block_columns(jacobian, progress):
-        _add_block(grams[terms[block.name]], columns, block.kernel)
-    return FeatureStatistics(mirror_(grams), terms)
+    add_statistics(grams, block_columns(jacobian, progress), jacobian.blocks)
+    return FeatureStatistics(mirror_(grams), term_slices(jacobian.blocks))
+
+
+def row_statistics(rows: Tensor, jacobian: Jacobian) -> Tensor:
+    """``R_b C_d R_bᵀ`` of every block and distance for a few rows R, (n, P), as ``Qᵀ B J``; (terms, n, n).
+
+    In float64: these are projections of strong signals, next to a noise of 1.
+    """
+    blocks = jacobian.blocks
+    grams = torch.zeros(count_terms(blocks), len(rows), len(rows), dtype=torch.float64, device=rows.device)
+    parts = ((block, rows[:, jacobian.slices[block.name]].double()) for block in blocks)
+    add_statistics(grams, parts, blocks)
+    return mirror_(grams)
+
+
+def add_statistics(
+    grams: Tensor, columns: Iterable[tuple[WeightBlock, Tensor]], blocks: Sequence[WeightBlock]
+) -> None:
+    """Add the products of every block's columns, (n, weights), to lower triangles, (terms, n, n)."""
+    terms = term_slices(blocks)
+    for block, part in columns:
+        _add_block(grams[terms[block.name]], part, block.kernel)
 
 
 def _add_block(grams: Tensor, columns: Tensor, kernel: int) -> None:
-    """Lower triangles of G of one block: (distances, pixels, pixels) and (pixels, filters · taps)."""
+    """Lower triangles of G of one block: (distances, n, n) and (n, filters · taps)."""
     taps = tap_pairs(kernel)
-    by_tap = columns.reshape(-1, kernel**2).T  # (taps, pixels · filters)
+    by_tap = columns.reshape(-1, kernel**2).T  # (taps, n · filters)
     product = torch.empty_like(grams[0])
     for vector, coefficients in zip(taps.vectors.to(columns), taps.coefficients.T, strict=True):
         add_lower_gram(product.zero_(), (vector @ by_tap).reshape(len(columns), -1))

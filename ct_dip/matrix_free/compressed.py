@@ -1,0 +1,186 @@
+"""The compressed regime: the weights are seen through ``Q``, the rest of the sinogram is noise.
+
+``K = Q F Σ Fᵀ Qᵀ + s² N``. With ``V = N⁻¹ Q``, ``Qᵀ V = L Lᵀ``, ``M = Lᵀ F Σ Fᵀ L``, by Woodbury's formula,
+
+    rᵀ K⁻¹ r = zᵀ (M + s² I)⁻¹ z + (rᵀ N⁻¹ r − zᵀ z)/s²,            z = L⁻¹ Vᵀ r
+    log|K|   = log|M + s² I| + (measurements − rank) log s² + log|N|
+    K⁻¹ r    = (N⁻¹ r − V L⁻ᵀ M (M + s² I)⁻¹ z)/s²,                 Qᵀ K⁻¹ r = L (M + s² I)⁻¹ z
+
+so evidence and posterior need matrices of the rank alone. M is a sum of constants, as in exact inference.
+"""
+
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ct_dip.evidence.marginal import CovarianceSum, factorise
+from ct_dip.evidence.model import EvidenceModel, Rest
+from ct_dip.matrix_free.compression import Compression
+from ct_dip.matrix_free.conditional import Conditional
+from ct_dip.matrix_free.noise import MeasurementNoise
+from ct_dip.matrix_free.problem import Problem
+from ct_dip.priors.choose import tv_predcp, weak_hyperprior
+from ct_dip.priors.covariance import WeightCovariance
+from ct_dip.priors.predcp import TvPredCp
+from ct_dip.priors.weights import BlockPrior
+from ct_dip.tangent.grams import add_lower_gram, mirror_
+from ct_dip.tangent.statistics import row_statistics
+
+_COLUMNS = 16384  # of features that are in float64 at once
+
+
+class Projection(NamedTuple):
+    """A compression seen through the noise, float64 but for ``solved``."""
+
+    solved: Tensor  # V, (measurements, rank)
+    lower: Tensor  # L, (rank, rank)
+
+
+def project(compression: Compression, noise: MeasurementNoise) -> Projection:
+    """V and L."""
+    solved = noise.solve(compression.basis)
+    inner = compression.basis.double().T @ solved.double()
+    return Projection(solved, torch.linalg.cholesky(0.5 * (inner + inner.T)))
+
+
+def projected_evidence(
+    problem: Problem,
+    compression: Compression,
+    noise: MeasurementNoise,
+    projection: Projection,
+    difference_variances: Tensor | None = None,
+) -> EvidenceModel:
+    """The evidence as in exact inference, with matrices of the rank.
+
+    Args:
+        difference_variances: T of TV-PredCP, where it is the hyperprior.
+    """
+    solved, lower = projection
+    if isinstance(problem.prior, BlockPrior):
+        signals = row_statistics(compression.features, problem.jacobian)
+    else:
+        base = problem.covariance(torch.zeros(1, dtype=torch.float64))
+        signals = signal_gram(compression.features, base)[None]
+    residual = problem.residual
+    z = torch.linalg.solve_triangular(lower, solved.double().T @ residual[:, None], upper=False)[:, 0]
+    misfit = float(residual @ noise.solve(residual[:, None])[:, 0])
+    hyperprior: TvPredCp | str = weak_hyperprior(problem.config)
+    if difference_variances is not None:
+        assert isinstance(problem.prior, BlockPrior)
+        hyperprior = tv_predcp(
+            problem.prior,
+            difference_variances,
+            problem.jacobian,
+            problem.config,
+            problem.fit,
+            problem.noise_variance,
+        )
+    rank = compression.rank
+    matrices = [*(lower.T @ signal @ lower for signal in signals), torch.eye(rank, dtype=torch.float64)]
+    return EvidenceModel(
+        matrices=CovarianceSum(rank, (m.cpu() for m in matrices), len(matrices)),
+        prior=problem.prior,
+        complement=None,  # it is in N
+        residual=z.cpu(),
+        residual_at_fit=problem.residual_at_fit.cpu(),
+        log_noise=problem.log_noise,
+        point="fit" if problem.config.objective == "fit" else "optimum",
+        hyperprior=hyperprior,  # type: ignore[arg-type]
+        learn_noise=problem.config.noise == "learned",
+        rest=Rest(problem.measurements - rank, max(0.0, misfit - float(z @ z)), float(noise.log_det.value)),
+    )
+
+
+def signal_gram(features: Tensor, covariance: WeightCovariance) -> Tensor:
+    """``F Σ Fᵀ``, (rank, rank), float64."""
+    half = covariance.root_adjoint(features)
+    total = torch.zeros(len(half), len(half), dtype=torch.float64, device=half.device)
+    for part in torch.split(half, _COLUMNS, dim=1):
+        add_lower_gram(total, part.double())
+    return mirror_(total)
+
+
+class Compressed(Conditional):
+    """The posterior of the compressed model.
+
+    Args:
+        projection: of the compression through ``noise``, which holds ``D/s²``.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        compression: Compression,
+        measurement_noise: MeasurementNoise,
+        projection: Projection,
+        covariance: WeightCovariance,
+        pixel_variance: Tensor | None,
+        noise: float,
+    ) -> None:
+        super().__init__(problem, covariance, pixel_variance, noise)
+        self.compression, self.measurement_noise = compression, measurement_noise
+        self.solved, self.lower = projection
+        self.signal = self.lower.T @ signal_gram(compression.features, covariance) @ self.lower  # M
+        shifted = self.signal.clone()
+        shifted.diagonal().add_(noise)
+        self.factor, self.jitter = factorise(shifted)
+
+    def measure(self, weights: Tensor) -> Tensor:
+        """``Q F w``."""
+        return self.compression.basis @ (self.compression.features @ weights.T)
+
+    def _inner(self, columns: Tensor) -> Tensor:
+        """``(M + s² I)⁻¹ z``, (rank, n), float64."""
+        seen = (self.solved.T @ columns).double()
+        z = torch.linalg.solve_triangular(self.lower, seen, upper=False)
+        return torch.cholesky_solve(z, self.factor)
+
+    def solve(self, columns: Tensor) -> Tensor:
+        """``K⁻¹ r``, (measurements, n) → the same."""
+        return self._solve(columns, self._inner(columns))
+
+    def _solve(self, columns: Tensor, inner: Tensor) -> Tensor:
+        inside = torch.linalg.solve_triangular(self.lower.T, self.signal @ inner, upper=True).to(columns)
+        return (self.measurement_noise.solve(columns) - self.solved @ inside) / self.noise
+
+    def update(self, columns: Tensor) -> tuple[Tensor, Tensor | None]:
+        """See `Conditional.update`; no network."""
+        inner = self._inner(columns)
+        projected = (self.lower @ inner).to(columns)  # Qᵀ K⁻¹ r
+        weights = self.covariance(projected.T @ self.compression.features)
+        if self.pixel_variance is None:
+            return weights, None
+        back = self.problem.back_project(self._solve(columns, inner))
+        return weights, self.pixel_variance.to(back) * back
+
+    @cached_property
+    def _weighted_features(self) -> Tensor:
+        """``F Σ^½``, (rank, P), float64."""
+        return self.covariance.root_adjoint(self.compression.features.double())
+
+    def pixel_covariance(self, index: Tensor) -> Tensor:
+        """Posterior covariance of some pixels in closed form, (n, n), float64; a pass of Jᵀ for each.
+
+        ``J Σ Jᵀ + D − C K⁻¹ Cᵀ`` with ``C = J Σ Fᵀ Qᵀ + D Bᵀ``, rows of the pixels asked for.
+        """
+        units = torch.zeros(len(index), self.problem.pixels).to(self.problem.jacobian.weights)
+        units[torch.arange(len(index)), index] = 1
+        shape = self.problem.jacobian.range_shape
+        # In float64, since what is left is a small difference.
+        half = self.covariance.root_adjoint(self.problem.jacobian.T(units.reshape(-1, *shape)).double())
+        across = self.lower.T @ (self._weighted_features @ half.T)  # Lᵀ F Σ Jᵀ, (rank, n)
+        prior = half @ half.T
+        if self.pixel_variance is None:
+            white = torch.linalg.solve_triangular(self.factor, across, upper=False)
+            return prior - white.T @ white
+        # With T = (M + s² I)⁻¹ and X = L⁻¹ Vᵀ B D: Qᵀ K⁻¹ Q = L T Lᵀ, Qᵀ K⁻¹ B D = L T X, and
+        # D Bᵀ K⁻¹ B D = (D Bᵀ N⁻¹ B D − Xᵀ M T X)/s², where M T = I − s² T.
+        variance = self.pixel_variance[index].double()
+        seen = self.problem.project(units)
+        solved = self.measurement_noise.solve(seen)
+        x = torch.linalg.solve_triangular(self.lower, (self.solved.T @ seen).double() * variance, upper=False)
+        own = (seen.double().T @ solved.double()) * variance[:, None] * variance
+        white = torch.linalg.solve_triangular(self.factor, across + x, upper=False)
+        return prior + torch.diag(variance) - (own - x.T @ x) / self.noise - white.T @ white

@@ -1,0 +1,95 @@
+"""The few directions of a sinogram that the network's weights can move, by a randomised range finder.
+
+``B J w`` for random weights w from the prior is a random element of the signal space. Of S = B J Σ Jᵀ Bᵀ, an
+orthonormal basis Q of enough of them holds all but the trace of ``(I − QQᵀ) S (I − QQᵀ)``, and what a *new*
+random element leaves outside of Q has exactly that expected square: every batch first tells how good Q is,
+then makes it better (Halko, Martinsson, Tropp 2011). Then y is told of the weights through Q alone:
+``r = Q F w + …`` with features ``F = Qᵀ B J``, and no more of the network.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ct_dip.matrix_free.problem import Problem
+from ct_dip.priors.covariance import WeightCovariance
+from ct_dip.progress import Progress
+
+_BATCH = 32  # random elements that are taken together
+
+
+class Compression(NamedTuple):
+    """``Q`` and ``F``, and what they leave out.
+
+    Args:
+        basis: Q, (measurements, rank), orthonormal columns.
+        features: F, (rank, P).
+        discarded: trace of S outside of Q for the covariance that was last asked for, in units of the stated
+            noise; ``discarded_error`` its standard error.
+        passes: products with J and Jᵀ so far.
+        complete: whether ``discarded`` is as small as it was asked to be.
+    """
+
+    basis: Tensor
+    features: Tensor
+    discarded: float
+    discarded_error: float
+    passes: int
+    complete: bool
+
+    @property
+    def rank(self) -> int:
+        """Columns of Q."""
+        return self.basis.shape[1]
+
+
+def empty_compression(problem: Problem) -> Compression:
+    """Of nothing: rank zero."""
+    weights = problem.jacobian.weights
+    basis = weights.new_zeros(problem.measurements, 0)
+    return Compression(basis, weights.new_zeros(0, len(weights)), float("inf"), 0.0, 0, False)
+
+
+def extend(
+    problem: Problem,
+    covariance: WeightCovariance,
+    before: Compression,
+    *,
+    trace: float,
+    max_rank: int,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Compression:
+    """Grow a compression until at most ``trace`` is left outside under a covariance.
+
+    Args:
+        trace: in units of the stated noise.
+        max_rank: where to give up; the result then is not ``complete``.
+        seed: of the random weights; another one for every extension of the same compression.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    weights = problem.jacobian.weights
+    basis, rows = before.basis, [before.features]
+    passes = before.passes
+    with (progress or Progress()).stage("compression") as stage:
+        while True:
+            noise = torch.randn(_BATCH, len(weights), generator=generator, dtype=weights.dtype)
+            outside = _outside(problem.measure(covariance.root(noise.to(weights.device))), basis)
+            passes += _BATCH
+            squares = outside.double().square().sum(dim=0)
+            left, error = float(squares.mean()), float(squares.std()) / _BATCH**0.5
+            stage.update(basis.shape[1], rank=basis.shape[1], outside=left / problem.measurements)
+            if left <= trace or basis.shape[1] >= max_rank:
+                break
+            new = torch.linalg.qr(outside.double()).Q[:, : max_rank - basis.shape[1]].to(basis.dtype)
+            new = torch.linalg.qr(_outside(new, basis)).Q  # twice is enough
+            basis = torch.cat([basis, new], dim=1)
+            rows.append(problem.pull(new))
+            passes += new.shape[1]
+    return Compression(basis, torch.cat(rows), left, error, passes, left <= trace)
+
+
+def _outside(columns: Tensor, basis: Tensor) -> Tensor:
+    """``(I − QQᵀ) v``."""
+    return columns - basis @ (basis.T @ columns)

@@ -1,0 +1,128 @@
+"""Hyperparameters in the compressed regime: compress, fit, and look whether the compression still holds."""
+
+import math
+from typing import NamedTuple
+
+from scipy.optimize import minimize_scalar
+from torch import Tensor
+
+from ct_dip.evidence.fit import EvidenceFit, fit_evidence
+from ct_dip.evidence.model import COMPLEMENT_REACH, EvidenceModel
+from ct_dip.matrix_free.compressed import Projection, project, projected_evidence
+from ct_dip.matrix_free.compression import Compression, empty_compression, extend
+from ct_dip.matrix_free.noise import MeasurementNoise
+from ct_dip.matrix_free.problem import Problem
+from ct_dip.progress import Progress
+from ct_dip.tangent.statistics import streamed_difference_variances
+
+_ROUNDS = 5  # of extending the basis and fitting again
+_RATIO_TOLERANCE = 0.1  # of log κ − log s², which the data hardly see
+_RATIO_EVALUATIONS = 15
+
+
+class CompressedFit(NamedTuple):
+    """Hyperparameters, and everything that was made to find them.
+
+    Args:
+        ratio: ``κ/s²``, the complement's variance in units of the fitted noise.
+        rounds: how often the basis had to be extended for the hyperparameters that were found.
+    """
+
+    evidence: EvidenceFit
+    model: EvidenceModel
+    compression: Compression
+    noise: MeasurementNoise
+    projection: Projection
+    ratio: float
+    rounds: int
+
+
+def fit_compressed(
+    problem: Problem,
+    *,
+    tolerance: float,
+    max_rank: int,
+    starts: int = 3,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> CompressedFit:
+    """Fit the hyperparameters, with a basis that holds at the optimum.
+
+    Args:
+        tolerance: trace of the signal that may stay outside of the basis, in units of the noise's trace.
+    """
+    progress = progress or Progress()
+    variances = None
+    if problem.config.hyperprior == "tv-predcp":
+        variances = streamed_difference_variances(problem.jacobian, progress)
+    start = problem.covariance(problem.prior.start)
+    allowed = tolerance * problem.measurements
+    compression = extend(
+        problem,
+        start,
+        empty_compression(problem),
+        trace=allowed,
+        max_rank=max_rank,
+        seed=seed,
+        progress=progress,
+    )
+    for number in range(_ROUNDS):
+        found = _fit(problem, compression, variances, starts, seed, number, progress)
+        prior, _, noise = found.model.split(found.evidence.theta)
+        # The first batch only looks; it is kept if it is needed.
+        compression = extend(
+            problem,
+            problem.covariance(prior),
+            compression,
+            trace=allowed * math.exp(float(noise)),
+            max_rank=max_rank,
+            seed=seed + number + 1,
+            progress=progress,
+        )
+        if compression.rank == found.compression.rank:
+            break
+    return found._replace(compression=compression) if compression.rank == found.compression.rank else found
+
+
+def _fit(
+    problem: Problem,
+    compression: Compression,
+    variances: Tensor | None,
+    starts: int,
+    seed: int,
+    rounds: int,
+    progress: Progress,
+) -> CompressedFit:
+    """At a given basis; the ratio of complement and noise is searched around the rest where it is free."""
+    complement = problem.complement
+
+    def at(ratio: float, starts: int) -> CompressedFit:
+        in_model = complement is not None and complement.in_model
+        pixels = ratio * complement.variance if complement is not None and in_model else None
+        noise = MeasurementNoise(problem.whitened, pixels)
+        with progress.stage("noise of the rest"):
+            projection = project(compression, noise)
+            model = projected_evidence(problem, compression, noise, projection, variances)
+        evidence = fit_evidence(model, starts=starts, seed=seed, progress=progress)
+        return CompressedFit(evidence, model, compression, noise, projection, ratio, rounds)
+
+    if complement is None or not complement.in_model or complement.deviation is None:
+        return at(1.0, starts)
+
+    deviation = complement.deviation
+
+    def loss(log_ratio: float) -> float:
+        found = at(math.exp(log_ratio), 1)
+        _, _, noise = found.model.split(found.evidence.theta)
+        penalty = 0.0
+        if problem.config.hyperprior != "none":
+            penalty = 0.5 * ((log_ratio + float(noise)) / deviation) ** 2
+        return penalty - found.evidence.objective
+
+    best = minimize_scalar(
+        loss,
+        bounds=(-COMPLEMENT_REACH, COMPLEMENT_REACH),
+        method="bounded",
+        options={"xatol": _RATIO_TOLERANCE, "maxiter": _RATIO_EVALUATIONS},
+    )
+    return at(math.exp(float(best.x)), starts)

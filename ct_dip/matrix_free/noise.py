@@ -1,0 +1,91 @@
+"""What is noise to the weights: ``N = I + B D Bᵀ``, the measurements' own and that of independent pixels.
+
+N has no large and no small eigenvalues, and its products need no network: solving with it is cheap.
+"""
+
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from ct_dip.operators.linear_map import LinearMap
+from ct_dip.solvers.conjugate_gradients import conjugate_gradients
+from ct_dip.solvers.lanczos import Estimate, spectral_density
+
+DENSE = 6000  # measurements up to which N is written down and factorised: 0.3 GB and a few seconds
+_CHUNK = 256  # columns that are projected together
+_TOLERANCE = 1e-5  # of a solve, relative
+_PROBES, _STEPS = 64, 40  # of the log-determinant
+
+
+class MeasurementNoise:
+    """``N`` in units of s²; see the module.
+
+    Args:
+        whitened: B, (rows, columns) → (measurements,).
+        variance: diagonal of D in units of s², (pixels,); ``None`` for N = I.
+
+    Attributes:
+        worst_residual: the largest true relative residual of any solve so far.
+        converged: whether all of them met their tolerance.
+    """
+
+    def __init__(self, whitened: LinearMap, variance: Tensor | None) -> None:
+        self.whitened, self.variance = whitened, variance
+        (self.size,) = whitened.range_shape
+        self.worst_residual, self.converged = 0.0, True
+
+    @property
+    def dense(self) -> bool:
+        """Whether N is factorised, so that solves are exact."""
+        return self.variance is None or self.size <= DENSE
+
+    def __call__(self, v: Tensor) -> Tensor:
+        """``N v``, (measurements, n) → the same."""
+        return v if self.variance is None else v + self._pixels(v)
+
+    def _pixels(self, v: Tensor) -> Tensor:
+        """``B D Bᵀ v``."""
+        assert self.variance is not None
+        images = self.whitened.T(v.T.contiguous())
+        return self.whitened(images * self.variance.reshape(self.whitened.domain_shape).to(images)).T
+
+    @cached_property
+    def _lower(self) -> Tensor:
+        """Cholesky factor of N, float64."""
+        assert self.variance is not None
+        matrix = torch.empty(self.size, self.size, dtype=torch.float64, device=self.variance.device)
+        for first in range(0, self.size, _CHUNK):
+            count = min(_CHUNK, self.size - first)
+            units = torch.zeros(self.size, count, device=self.variance.device)
+            units[first + torch.arange(count), torch.arange(count)] = 1
+            matrix[:, first : first + count] = self(units)
+        return torch.linalg.cholesky(0.5 * (matrix + matrix.T))
+
+    def solve(self, v: Tensor) -> Tensor:
+        """``N⁻¹ v``, (measurements, n) → the same."""
+        if self.variance is None:
+            return v
+        if self.dense:
+            return torch.cholesky_solve(v.double(), self._lower).to(v.dtype)
+        found = []
+        for part in torch.split(v, _CHUNK, dim=1):
+            solution = conjugate_gradients(self, part, tolerance=_TOLERANCE, max_iterations=300)
+            self.worst_residual = max(self.worst_residual, float(solution.residuals.max()))
+            self.converged &= bool(solution.converged.all())
+            found.append(solution.x)
+        return torch.cat(found, dim=1)
+
+    @cached_property
+    def log_det(self) -> Estimate:
+        """``log|N|``, with its standard error where it is estimated by probes."""
+        zero = torch.zeros((), dtype=torch.float64)
+        if self.variance is None:
+            return Estimate(zero, zero)
+        if self.dense:
+            return Estimate(2 * self._lower.diagonal().log().sum(), zero)
+        device = self.variance.device
+        density = spectral_density(
+            self._pixels, self.size, steps=_STEPS, probes=_PROBES, dtype=torch.float32, device=device
+        )
+        return density.log_det(1.0)

@@ -1,0 +1,67 @@
+"""``Σ`` of the flat weights by its products, for problems in which no matrix of it is ever built."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ct_dip.dip.unet import WeightBlock
+from ct_dip.priors.weights import BlockPrior
+
+
+class WeightCovariance:
+    """``Σ = L Lᵀ``: filters are independent, and those of a block share the covariance of their taps.
+
+    Args:
+        factors: where every block is in the flat weights, and the Cholesky factor of its taps, (taps, taps).
+        scales: a further factor of every single weight, (P,), as the g-prior has it.
+    """
+
+    def __init__(self, factors: Sequence[tuple[slice, Tensor]], scales: Tensor | None = None) -> None:
+        self.factors, self.scales = tuple(factors), scales
+
+    def root(self, x: Tensor) -> Tensor:
+        """``L x``, (n, P) → (n, P): from white noise to weights as the prior has them."""
+        found = torch.empty_like(x)
+        for where, factor in self.factors:
+            found[:, where] = _filters(x[:, where], factor.T)
+        return found if self.scales is None else found * self.scales.to(x)
+
+    def root_adjoint(self, x: Tensor) -> Tensor:
+        """``Lᵀ x``, (n, P) → (n, P)."""
+        scaled = x if self.scales is None else x * self.scales.to(x)
+        found = torch.empty_like(x)
+        for where, factor in self.factors:
+            found[:, where] = _filters(scaled[:, where], factor)
+        return found
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """``Σ x``, (n, P) → (n, P)."""
+        return self.root(self.root_adjoint(x))
+
+    def scaled(self, variance: float) -> "WeightCovariance":
+        """``variance · Σ``."""
+        return WeightCovariance([(where, variance**0.5 * f) for where, f in self.factors], self.scales)
+
+
+def block_covariance(prior: BlockPrior, theta: Tensor, slices: dict[str, slice]) -> WeightCovariance:
+    """``Σ(θ)`` of the block prior."""
+    return WeightCovariance(
+        [
+            (slices[block.name], torch.linalg.cholesky(prior.tap_covariance(theta, i)))
+            for i, block in enumerate(prior.blocks)
+        ]
+    )
+
+
+def independent_covariance(
+    blocks: Sequence[WeightBlock], slices: dict[str, slice], scales: Tensor | None = None
+) -> WeightCovariance:
+    """``Σ = diag(s)²``: the identity without scales."""
+    factors = [(slices[block.name], torch.eye(block.kernel**2, dtype=torch.float64)) for block in blocks]
+    return WeightCovariance(factors, scales)
+
+
+def _filters(x: Tensor, factor: Tensor) -> Tensor:
+    """Every filter of (n, filters · taps) times a (taps, taps) matrix from the right."""
+    return (x.reshape(-1, len(factor)) @ factor.to(x)).reshape(x.shape)
