@@ -17,7 +17,6 @@ from ct_dip.arrays import Bools
 from ct_dip.config import load_config
 from ct_dip.data.scan import Scan
 from ct_dip.importers.fips_walnut import read_fips_walnut
-from ct_dip.importers.grid import scan_on_grid
 from ct_dip.importers.htc2022 import read_htc2022
 from ct_dip.importers.reference import reference_image
 from ct_dip.pipeline import reconstruct
@@ -27,12 +26,12 @@ from ct_dip.report.figures import reconstruction_panel, save_png
 
 def load_htc(path: Path, *, pixels: int = 256, width: float = 76.0) -> Scan:
     """A full scan of the Helsinki Tomography Challenge 2022 on a grid of ours."""
-    return scan_on_grid(read_htc2022(path), size=pixels, width=width)
+    return read_htc2022(path, size=pixels, width=width)
 
 
 def load_walnut(path: Path, *, pixels: int = 256, width: float = 40.0, offset: float = 0.28) -> Scan:
     """The FIPS walnut on a grid of ours; its noise is left to be estimated, as that of the other scan."""
-    scan = scan_on_grid(read_fips_walnut(path, offset=offset), size=pixels, width=width)
+    scan = read_fips_walnut(path, size=pixels, width=width, offset=offset)
     return dataclasses.replace(scan, noise=None)
 
 

@@ -9,6 +9,6 @@ data-exchange  `importers.data_exchange`  Data Exchange HDF5: counts, flats, dar
 numpy          `importers.numpy_file`     a sinogram of your own, NPZ
 =============  =========================  ==================================================
 
-A reader returns all views on the default grid (`importers.grid`): as wide as the field of view, a pixel as
-wide as the distance of rays at the rotation axis. No pickle is ever loaded.
+A reader returns all views. The grid, where nothing is said, is as wide as the field of view, and a pixel as
+wide as the distance of rays at the rotation axis (`importers.grid`). No pickle is ever loaded.
 """

@@ -13,7 +13,8 @@ from ct_dip.classical.fbp import fbp
 from ct_dip.errors import ScanError
 from ct_dip.geometry import ParallelBeam, Volume
 
-_REACH = 6.0  # columns to either side of the guess
+_REACH = 2.0  # columns to either side of a guess; where it is wider, the detector's ends take part
+_GUESSES = 6
 _PIXELS = 256
 
 
@@ -27,11 +28,21 @@ def find_axis(sinogram: Floats, angles: Floats) -> float:
     Raises:
         ScanError: the views do not determine it.
     """
-    guess = _center_of_mass(sinogram, angles)
-    offsets = np.arange(-_REACH, _REACH + 0.25, 0.5)
+    guess = start = _center_of_mass(sinogram, angles)
+    for _ in range(_GUESSES):
+        step = _downhill(sinogram, angles, guess)
+        guess += step
+        if abs(step) <= _REACH / 2:
+            return guess
+    raise _undetermined(f"FBP is not best near column {start:.1f}, the centre of mass")
+
+
+def _downhill(sinogram: Floats, angles: Floats, guess: float) -> float:
+    """From a guess to where FBP is least negative, in columns, `_REACH` at most."""
     detectors = sinogram.shape[1]
     data = torch.as_tensor(np.asarray(sinogram, dtype=np.float32).copy())
     volume = Volume(shape=(_PIXELS, _PIXELS), pixel_size=detectors / _PIXELS)  # unit: a column
+    offsets = np.arange(-_REACH, _REACH + 0.25, 0.5)
     negative = []
     for column in guess + offsets:
         geometry = ParallelBeam(
@@ -44,10 +55,9 @@ def find_axis(sinogram: Floats, angles: Floats) -> float:
         negative.append(float(-np.minimum(image, 0).sum()))
     # A parabola through all of them: single values jump with the interpolation between pixels.
     curvature, slope, _ = np.polyfit(offsets, negative, 2)
-    best = -slope / (2 * curvature) if curvature > 0 else np.inf
-    if not abs(best) <= _REACH:
-        raise _undetermined(f"FBP is not best near column {guess:.1f}, the centre of mass")
-    return float(guess + best)
+    if curvature <= 0:
+        return float(-np.sign(slope) * _REACH)
+    return float(np.clip(-slope / (2 * curvature), -_REACH, _REACH))
 
 
 def _center_of_mass(sinogram: Floats, angles: Floats) -> float:

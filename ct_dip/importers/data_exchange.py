@@ -28,14 +28,17 @@ def read_data_exchange(
     center: float | None = None,
     pitch: float | None = None,
     bin: int = 1,
+    size: int | None = None,
+    width: float | None = None,
 ) -> Scan:
-    """One detector row, all views, on the default grid, with photon noise measured in the flats.
+    """One detector row, all views, on a grid, with photon noise measured in the flats.
 
     Args:
         row: which one; needed if there are several.
         center: column of the rotation axis, column j being centred at j; found if not given.
         pitch: of the columns, mm; 1 if not given, so that a length of the scan is a number of columns.
         bin: neighbouring columns whose intensities are averaged.
+        size, width: of the grid, see `ct_dip.importers.grid.on_grid`.
 
     Raises:
         ScanError: with the file, the field and the fix.
@@ -82,7 +85,7 @@ def read_data_exchange(
             source=f"Data Exchange, {title or 'no title'}, row {row}, axis {found} at column {center:.2f}"
             f"{unit}; the file states no licence",
         )
-        return scan_on_grid(scan)
+        return scan_on_grid(scan, size=size, width=width)
 
 
 def _read(file: h5py.File, row: int | None) -> tuple[int, dict[str, Floats]]:

@@ -23,11 +23,19 @@ DETECTORS = 2296
 _AIR = 100  # detectors at either end that see air in every view
 
 
-def read_fips_walnut(path: str | Path, *, bin: int = 1, offset: float = 0.28) -> Scan:
-    """All views on the default grid, with photon noise measured in air.
+def read_fips_walnut(
+    path: str | Path,
+    *,
+    bin: int = 1,
+    size: int | None = None,
+    width: float | None = None,
+    offset: float = 0.28,
+) -> Scan:
+    """All views on a grid, with photon noise measured in air.
 
     Args:
         bin: neighbouring detectors whose intensities are averaged.
+        size, width: of the grid, see `ct_dip.importers.grid.on_grid`.
         offset: of the detector, mm.
 
     Raises:
@@ -75,4 +83,4 @@ def read_fips_walnut(path: str | Path, *, bin: int = 1, offset: float = 0.28) ->
             noise=photon_noise(ends / air),
             source=f"FIPS walnut, {name}; {LICENCE}",
         )
-        return scan_on_grid(scan)
+        return scan_on_grid(scan, size=size, width=width)

@@ -23,15 +23,15 @@ def on_grid(geometry: Geometry, *, size: int | None = None, width: float | None 
         width: of a side, mm; that of the field of view if not given.
 
     Raises:
-        ScanError: no point is seen by every view, so that the width must be given.
+        ScanError: next to nothing is seen by every view, so that the width must be given.
     """
     if width is None:
         width = 2 * geometry.field_of_view
-        if width == 0:
+        if width < 2 * geometry.origin_pitch:
             low, high = geometry.reach
             raise ScanError(
-                f"no field of view: the rays pass the rotation axis between {low:.4g} and {high:.4g} mm and "
-                "none through it; check --center, or give the grid's --width in mm"
+                f"no field of view: the rays pass the rotation axis between {low:.4g} and {high:.4g} mm, "
+                "on one side of it; check --center, or give the grid's --width in mm"
             )
     width = check_positive(width, "width", "mm")
     if size is None:

@@ -21,11 +21,14 @@ VARIABLES = {"CtDataFull": "full", "CtDataLimited": "limited"}
 LICENCE = "Helsinki Tomography Challenge 2022, Zenodo 8041800, CC BY 4.0"
 
 
-def read_htc2022(path: str | Path, *, bin: int = 1) -> Scan:
-    """A full or limited scan on the default grid.
+def read_htc2022(
+    path: str | Path, *, bin: int = 1, size: int | None = None, width: float | None = None
+) -> Scan:
+    """A full or limited scan on a grid.
 
     Args:
         bin: neighbouring detectors whose line integrals are averaged.
+        size, width: of the grid, see `ct_dip.importers.grid.on_grid`.
 
     Raises:
         ScanError: with the file, the field and the fix.
@@ -36,7 +39,7 @@ def read_htc2022(path: str | Path, *, bin: int = 1) -> Scan:
         raise ScanError(f"{path} must hold one of CtDataFull and CtDataLimited, found {found or 'neither'}")
     data = read_matlab(path, found[0])
     with named(path):
-        return _scan(data, found[0], bin)
+        return scan_on_grid(_scan(data, found[0], bin), size=size, width=width)
 
 
 def _scan(data: Any, name: str, bin: int) -> Scan:
@@ -66,12 +69,11 @@ def _scan(data: Any, name: str, bin: int) -> Scan:
         origin_detector=_number(parameters, "distanceSourceDetector", inside) - source_origin,
     )
     project = str(parameters.get("projectName", "")).removeprefix("htc2022_").strip("_")
-    scan = Scan(
+    return Scan(
         sinogram=sinogram,
         geometry=geometry,
         source=" ".join(f"HTC 2022 {project} {VARIABLES[name]}".split()) + f"; {LICENCE}",
     ).bin_detectors(check_bin(detectors, bin))
-    return scan_on_grid(scan)
 
 
 def _field(data: Any, key: str, name: str) -> Any:

@@ -36,11 +36,14 @@ OPTIONAL = (
 )
 
 
-def read_numpy(path: str | Path, *, bin: int = 1) -> Scan:
-    """All views on the default grid.
+def read_numpy(
+    path: str | Path, *, bin: int = 1, size: int | None = None, width: float | None = None
+) -> Scan:
+    """All views on a grid.
 
     Args:
         bin: neighbouring detectors whose line integrals are averaged (with ``photons``: their counts).
+        size, width: of the grid, see `ct_dip.importers.grid.on_grid`.
 
     Raises:
         ScanError: with the file, the field and the fix.
@@ -52,7 +55,7 @@ def read_numpy(path: str | Path, *, bin: int = 1) -> Scan:
             raise ScanError(f"{path} holds one bare array; write sinogram, angles, … with numpy.savez")
         fields = {name: stored[name] for name in stored}
     with named(path):
-        return _scan(fields, bin)
+        return scan_on_grid(_scan(fields, bin), size=size, width=width)
 
 
 def _scan(fields: dict[str, Any], bin: int) -> Scan:
@@ -67,13 +70,12 @@ def _scan(fields: dict[str, Any], bin: int) -> Scan:
     sinogram = fields["sinogram"]
     if sinogram.ndim != 2:
         raise ScanError(f"sinogram has shape {sinogram.shape}, expected (views, detectors)")
-    scan = Scan(
+    return Scan(
         sinogram=sinogram,
         geometry=_geometry(fields, sinogram.shape[1]),
         noise=_noise(fields),
         source=str(fields.get("source", "")),
     ).bin_detectors(check_bin(sinogram.shape[1], bin))
-    return scan_on_grid(scan)
 
 
 def _geometry(fields: dict[str, Any], detectors: int) -> Geometry:

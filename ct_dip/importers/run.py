@@ -8,10 +8,8 @@ from ct_dip.errors import InputError
 from ct_dip.importers.data_exchange import read_data_exchange
 from ct_dip.importers.detect import FORMATS, detect_format
 from ct_dip.importers.fips_walnut import read_fips_walnut
-from ct_dip.importers.grid import scan_on_grid
 from ct_dip.importers.htc2022 import read_htc2022
 from ct_dip.importers.numpy_file import read_numpy
-from ct_dip.importers.open import named
 
 
 def import_scan(
@@ -39,17 +37,13 @@ def import_scan(
     if format not in ("auto", *FORMATS):
         raise InputError(f"format {format!r} is not known; choose auto or one of {', '.join(FORMATS)}")
     kind = detect_format(path) if format == "auto" else format
+    common: dict[str, Any] = {"bin": bin, "size": size, "width": width}
     special: dict[str, Any] = {"row": row, "center": center, "pitch": pitch}
     if kind == "data-exchange":
-        scan = read_data_exchange(path, bin=bin, **special)
-    else:
-        for name, value in special.items():
-            if value is not None:
-                option = "detector-pitch" if name == "pitch" else name
-                raise InputError(f"--{option} {value} has no meaning with format {kind}; drop it")
-        readers = {"htc2022": read_htc2022, "fips-walnut": read_fips_walnut, "numpy": read_numpy}
-        scan = readers[kind](path, bin=bin)
-    if size is None and width is None:
-        return scan
-    with named(Path(path)):
-        return scan_on_grid(scan, size=size, width=width)
+        return read_data_exchange(path, **common, **special)
+    for name, value in special.items():
+        if value is not None:
+            option = "detector-pitch" if name == "pitch" else name
+            raise InputError(f"--{option} {value} has no meaning with format {kind}; drop it")
+    readers = {"htc2022": read_htc2022, "fips-walnut": read_fips_walnut, "numpy": read_numpy}
+    return readers[kind](path, **common)
