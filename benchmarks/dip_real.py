@@ -15,10 +15,10 @@ import torch
 from benchmarks.kmnist import data_folder
 from benchmarks.measure import Row, plain
 from ct_dip.arrays import Floats
-from ct_dip.classical.fbp import fbp
 from ct_dip.classical.tv import tv
 from ct_dip.data.scan import Scan
 from ct_dip.dip.fit import fit_dip
+from ct_dip.importers.reference import reference_image
 from ct_dip.operators import ray_transform
 from ct_dip.quality import psnr
 from experiments.real_scans import field_of_view, load_htc
@@ -31,11 +31,9 @@ FINER = 4
 def few_views_and_reference(name: str) -> tuple[Scan, Floats]:
     """Thirty views of a scan in bins of four, and the reference image of all of it, (128, 128)."""
     path = data_folder() / "htc2022" / f"htc2022_{name}_full.mat"
-    fine = load_htc(path, pixels=FINER * PIXELS, width=WIDTH)
-    image = fbp(torch.as_tensor(fine.sinogram.copy()), fine.geometry, filter="hann").numpy()
-    reference = image.reshape(PIXELS, FINER, PIXELS, FINER).mean(axis=(1, 3))
-    few = load_htc(path, pixels=PIXELS, width=WIDTH).bin_detectors(4).select_views(slice(None, None, 24))
-    return few, reference
+    scan = load_htc(path, pixels=PIXELS, width=WIDTH)
+    few = scan.bin_detectors(4).select_views(slice(None, None, 24))
+    return few, reference_image(scan, filter="hann", finer=FINER)
 
 
 def run() -> Iterator[Row]:

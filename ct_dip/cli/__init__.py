@@ -10,6 +10,7 @@ from ct_dip import __version__
 from ct_dip.cli.console import console, message, set_up_logging
 from ct_dip.cli.demo import demo
 from ct_dip.cli.export import export
+from ct_dip.cli.import_ import import_
 from ct_dip.cli.info import info
 from ct_dip.cli.plan import plan
 from ct_dip.cli.query import query
@@ -40,9 +41,10 @@ def _root(
     pass
 
 
-VERBS = {verb.__name__: verb for verb in (simulate, info, plan, reconstruct, report, query, export, demo)}
-for _verb in VERBS.values():
-    app.command()(_verb)
+_FUNCTIONS = (simulate, import_, info, plan, reconstruct, report, query, export, demo)
+VERBS = {verb.__name__.rstrip("_"): verb for verb in _FUNCTIONS}  # "import" is Python's own word
+for _name, _verb in VERBS.items():
+    app.command(_name)(_verb)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -1,0 +1,90 @@
+"""Helsinki Tomography Challenge 2022: MATLAB files with ``CtDataFull`` or ``CtDataLimited``.
+
+``.sinogram`` holds line integrals, (views, detectors), with the centre of rotation already corrected;
+``.parameters`` the flat fan beam, in mm and degrees. Raw intensities are not published, so the scan states no
+noise.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ct_dip.data.scan import Scan
+from ct_dip.errors import ScanError
+from ct_dip.geometry import FanBeam
+from ct_dip.importers.grid import ANY_VOLUME, check_bin, scan_on_grid
+from ct_dip.importers.matlab import matlab_names, read_matlab
+from ct_dip.importers.open import named
+
+VARIABLES = {"CtDataFull": "full", "CtDataLimited": "limited"}
+LICENCE = "Helsinki Tomography Challenge 2022, Zenodo 8041800, CC BY 4.0"
+
+
+def read_htc2022(
+    path: str | Path, *, bin: int = 1, size: int | None = None, width: float | None = None
+) -> Scan:
+    """A full or limited scan on a grid.
+
+    Args:
+        bin: neighbouring detectors whose line integrals are averaged.
+        size, width: of the grid, see `ct_dip.importers.grid.on_grid`.
+
+    Raises:
+        ScanError: with the file, the field and the fix.
+    """
+    path = Path(path)
+    found = [name for name in matlab_names(path) if name in VARIABLES]
+    if len(found) != 1:
+        raise ScanError(f"{path} must hold one of CtDataFull and CtDataLimited, found {found or 'neither'}")
+    data = read_matlab(path, found[0])
+    with named(path):
+        return scan_on_grid(_scan(data, found[0], bin), size=size, width=width)
+
+
+def _scan(data: Any, name: str, bin: int) -> Scan:
+    parameters = _field(data, "parameters", name)
+    inside = f"{name}.parameters"
+    unit = str(parameters.get("distanceUnit", "mm")) if isinstance(parameters, dict) else ""
+    if unit not in ("mm", ""):
+        raise ScanError(f"{inside}.distanceUnit is {unit!r}, expected 'mm'; convert the distances")
+    angles = np.atleast_1d(_field(parameters, "angles", inside)).astype(np.float64)
+    sinogram = np.asarray(_field(data, "sinogram", name))
+    detectors = int(_number(parameters, "numDetectorsPost", inside))
+    if sinogram.shape != (len(angles), detectors):
+        hint = "; transpose it?" if sinogram.shape == (detectors, len(angles)) else ""
+        raise ScanError(
+            f"{name}.sinogram has shape {sinogram.shape}, expected {(len(angles), detectors)}: the views of "
+            f"{inside}.angles × numDetectorsPost{hint}"
+        )
+    if len(angles) > 1 and abs(angles[-1] - angles[0] - 360) < 1e-6:  # the 721st view repeats the first
+        angles, sinogram = angles[:-1], sinogram[:-1]
+    source_origin = _number(parameters, "distanceSourceOrigin", inside)
+    geometry = FanBeam(
+        volume=ANY_VOLUME,
+        angles=np.deg2rad(angles),
+        detectors=detectors,
+        detector_pitch=_number(parameters, "pixelSizePost", inside),
+        source_origin=source_origin,
+        origin_detector=_number(parameters, "distanceSourceDetector", inside) - source_origin,
+    )
+    project = str(parameters.get("projectName", "")).removeprefix("htc2022_").strip("_")
+    return Scan(
+        sinogram=sinogram,
+        geometry=geometry,
+        source=" ".join(f"HTC 2022 {project} {VARIABLES[name]}".split()) + f"; {LICENCE}",
+    ).bin_detectors(check_bin(detectors, bin))
+
+
+def _field(data: Any, key: str, name: str) -> Any:
+    if not isinstance(data, dict) or key not in data:
+        raise ScanError(f"{name} has no field {key!r}; is this a file of the challenge? Download it anew")
+    return data[key]
+
+
+def _number(data: Any, key: str, name: str) -> float:
+    value = _field(data, key, name)
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise ScanError(f"{name}.{key} is {value!r}, expected a number") from error

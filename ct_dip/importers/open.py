@@ -1,0 +1,59 @@
+"""Whatever is wrong with a file of others becomes one `ScanError` that names the file."""
+
+import contextlib
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from ct_dip.errors import InputError, ScanError
+
+
+def check_file(path: str | Path) -> Path:
+    """The path, if there is a file to read."""
+    path = Path(path)
+    if path.is_dir():
+        raise ScanError(f"{path} is a folder, expected a file with a scan")
+    if not path.exists():
+        raise ScanError(f"{path} does not exist; check the path")
+    return path
+
+
+@contextlib.contextmanager
+def reading(path: Path, kind: str) -> Iterator[None]:
+    """While a library parses ``path``: what it raises on damaged files, in words."""
+    try:
+        yield
+    except InputError:
+        raise
+    # A damaged file meets a parser that trusts it: SciPy and h5py raise nearly anything then.
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+        KeyError,
+        IndexError,
+        AttributeError,
+        EOFError,
+        MemoryError,
+        NotImplementedError,
+        RuntimeError,
+        struct.error,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as problem:
+        reason = (str(problem).splitlines() or [type(problem).__name__])[0]
+        raise ScanError(
+            f"{path} cannot be read as {kind} ({reason}); it is truncated, damaged or another kind of file: "
+            "copy or download it anew"
+        ) from problem
+
+
+@contextlib.contextmanager
+def named(path: Path) -> Iterator[None]:
+    """Put the file's name before errors about what it holds."""
+    try:
+        yield
+    except InputError as error:
+        raise ScanError(f"{path}: {error}") from error

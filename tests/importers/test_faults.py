@@ -1,0 +1,200 @@
+"""Wrong files: exit code 2, one line with the file, the field and the fix, and nothing written."""
+
+import h5py
+import numpy as np
+import pytest
+import scipy.io
+
+from ct_dip.cli import main
+from tests.importers.files import exchange, htc, npz, walnut, walnut_readings
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def refused(folder, capsys):
+    """Import ``in.mat`` and find the words in the one line of the error."""
+
+    def check(*words, options=""):
+        assert main(["import", "in.mat", "--out", "out.h5", *options.split()]) == 2
+        output = capsys.readouterr()
+        assert output.out == ""
+        lines = output.err.splitlines()
+        assert len(lines) == 1, output.err
+        for word in words:
+            assert word in lines[0], lines[0]
+        assert [path.name for path in folder.iterdir()] in (["in.mat"], [])
+
+    return check
+
+
+def with_nan(values):
+    values = np.array(values, dtype=np.float64)
+    values[(3,) * values.ndim] = np.nan
+    return values
+
+
+@pytest.mark.parametrize("v73", [False, True])
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"drop": ["sinogram"]}, ("CtDataFull", "'sinogram'")),
+        ({"drop": ["angles"]}, ("CtDataFull.parameters", "'angles'")),
+        ({"drop": ["distanceSourceOrigin"]}, ("'distanceSourceOrigin'",)),
+        ({"distanceUnit": "cm"}, ("distanceUnit", "'cm'", "convert")),
+        ({"pixelSizePost": "wide"}, ("pixelSizePost", "'wide'", "number")),
+        ({"pixelSizePost": -1.0}, ("detector_pitch", "positive")),
+        ({"distanceSourceDetector": 100.0}, ("origin_detector", "negative")),
+        ({"sinogram": np.ones((40, 13))}, ("(40, 13)", "(13, 40)", "transpose")),
+        ({"sinogram": np.ones((13, 39))}, ("(13, 39)", "(13, 40)")),
+        ({"sinogram": with_nan(np.ones((13, 40)))}, ("sinogram[3, 3] is nan",)),
+    ],
+)
+def test_htc(folder, refused, changes, words, v73):
+    htc("in.mat", v73=v73, **changes)
+    refused("in.mat", *words)
+
+
+def put(readings, where, value):
+    readings = readings.astype(np.float64)
+    readings[where] = value
+    return readings
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda r: r.T, ("(120, 2296)", "transpose")),
+        (lambda r: r[:, :100], ("(2296, 100)", "(2296, 120)")),
+        (lambda r: put(r, (5, 6), np.nan), ("sinogram120[5, 6] is nan", "dead detectors")),
+        (lambda r: put(r, (5, 6), -3), ("sinogram120[5, 6] is -3", "negative", "--format numpy")),
+        (lambda r: np.minimum(r, 1990), ("saturated", "1990", "exposure")),
+        (lambda r: put(r, (slice(None), 4), 0), ("view 4", "air")),
+        (lambda r: put(r, slice(1000, 1100), 0), ("no light", "column 1000")),
+        (lambda r: r.astype(str), ("sinogram120",)),
+    ],
+)
+def test_walnut(folder, refused, change, words):
+    walnut("in.mat", change(walnut_readings()))
+    refused("in.mat", *words, options="--format fips-walnut")
+
+
+FRAMES = np.full((60, 1, 48), 1000.0)
+FLATS = np.random.default_rng(0).normal(2000, 20, (9, 1, 48))
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "words"),
+    [
+        ({"drop": ["data_white"]}, "", ("exchange/data_white",)),
+        ({"drop": ["theta"]}, "", ("exchange/theta",)),
+        ({"theta": np.arange(59.0)}, "", ("exchange/theta", "(59,)", "(60,)")),
+        ({"theta": np.full(60, np.nan)}, "--center 20", ("angles[0] is nan",)),
+        ({"data": FRAMES[:, 0]}, "", ("exchange/data", "(60, 48)", "(frames, rows, columns)")),
+        ({"data_dark": np.zeros((2, 1, 47))}, "", ("data_dark", "1 × 47", "1 × 48")),
+        ({"data": with_nan(np.repeat(FRAMES, 4, 1))[:, 3:]}, "", ("[3, 3] is nan",)),
+        ({"data": -FRAMES}, "", ("exchange/data", "negative")),
+        ({"data": 0 * FRAMES}, "", ("no light",)),
+        ({"data_white": np.full((9, 1, 48), 65535)}, "", ("saturated", "65535")),
+        ({"data_white": FLATS * (np.arange(48) != 7)}, "", ("column 7", "dead detector")),
+        ({"rows": 2}, "", ("2 rows", "--row 0…1")),
+        ({"rows": 2}, "--row 2", ("--row 2", "0…1")),
+        ({"rows": 2}, "--row -1", ("--row -1", "0…1")),
+        ({}, "--center 99", ("--center 99", "0…47")),
+        ({}, "--center nan", ("--center nan",)),
+        ({}, "--center left", ("--center 'left'", "auto")),
+        ({}, "--center 0", ("no field of view", "--width")),
+        ({}, "--detector-pitch 0", ("detector_pitch", "positive")),
+        ({"theta": np.linspace(0, 90, 60)}, "", ("rotation axis", "150°", "--center COLUMN")),
+    ],
+)
+def test_data_exchange(folder, refused, changes, options, words):
+    exchange("in.mat", **changes)
+    refused(*words, options=options)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"drop": ["angles"]}, ("'angles'", "detector_pitch")),
+        ({"angles": np.arange(0, 180, 9.0)}, ("angles", "np.deg2rad")),
+        ({"angles": np.arange(19) / 10}, ("(20, 24)", "(19, 24)")),
+        ({"sinogram": np.ones(24)}, ("sinogram", "(views, detectors)")),
+        ({"sinogram": with_nan(np.ones((20, 24)))}, ("sinogram[3, 3] is nan",)),
+        ({"sinogram": np.array([[None]])}, ("pickle",)),
+        ({"detector_pitch": [1, 2]}, ("detector_pitch", "one number")),
+        ({"source_origin": 100}, ("source_origin", "origin_detector")),
+        ({"detector_ofset": 1}, ("'detector_ofset'", "'detector_offset'")),
+        ({"noise_std": 1, "photons": 1}, ("noise_std", "photons")),
+        ({"photons": -1}, ("photons", "positive")),
+    ],
+)
+def test_numpy(folder, refused, changes, words):
+    npz(folder / "in.mat", **changes)
+    refused("in.mat", *words)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("--format dicom", ("dicom", "htc2022")),
+        ("--views 21", ("--views 21", "at most 20")),
+        ("--views 0", ("views", "at least 1")),
+        ("--bin 5", ("--bin 5", "24 detectors", "2, 3, 4, 6, 8, 12")),
+        ("--bin 0", ("bin", "at least 1")),
+        ("--size 1", ("--size 1", "at least 2")),
+        ("--width -3", ("width", "positive")),
+        ("--row 1", ("--row 1", "format numpy")),
+        ("--center 3", ("--center 3", "format numpy")),
+        ("--detector-pitch 3", ("--detector-pitch 3", "format numpy")),
+        ("--out out.png", (".h5",)),
+        ("--reference-out out.png", (".npy",)),
+        ("--reference-out /proc/nowhere/r.npy", ("cannot write",)),
+        ("--format htc2022", ("in.mat", "MATLAB")),
+        ("--format data-exchange", ("in.mat", "Data Exchange")),
+    ],
+)
+def test_options(folder, refused, options, words):
+    npz(folder / "in.mat")
+    refused(*words, options=options)
+
+
+def test_files_that_are_no_scans(folder, refused, capsys):
+    refused("does not exist")
+    (folder / "in.mat").write_bytes(b"")
+    refused("neither MATLAB, HDF5 nor NPZ", "numpy.savez")
+    (folder / "in.mat").write_text("1,2,3")
+    refused("neither MATLAB, HDF5 nor NPZ")
+    scipy.io.savemat("in.mat", {"other": np.ones(3)})
+    refused("other", "no importer knows")
+    with h5py.File("in.mat", "w") as file:
+        file["other"] = np.ones(3)
+    refused("other", "no importer knows")
+    np.savez("in.npz", x=1)
+    (folder / "in.npz").rename("in.mat")
+    refused("'sinogram'")
+    assert main("simulate --size 8 --views 3 --out scan.h5".split()) == 0
+    (folder / "scan.h5").rename("in.mat")
+    capsys.readouterr()
+    refused("scan file already")
+
+
+@pytest.mark.parametrize("share", [0.02, 0.5, 0.95, 0.999])
+@pytest.mark.parametrize("make", [htc, walnut, exchange, npz, lambda path: htc(path, v73=True)])
+def test_truncated_files(folder, refused, make, share):
+    make(folder / "in.mat")
+    content = (folder / "in.mat").read_bytes()
+    (folder / "in.mat").write_bytes(content[: int(share * len(content))])
+    refused("in.mat")
+
+
+def test_the_measured_scan_is_not_overwritten(folder, capsys):
+    exchange(folder / "in.h5")
+    before = (folder / "in.h5").read_bytes()
+    assert main("import in.h5 --out in.h5".split()) == 2
+    assert "itself" in capsys.readouterr().err
+    assert (folder / "in.h5").read_bytes() == before
