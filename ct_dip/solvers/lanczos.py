@@ -80,7 +80,7 @@ def spectral_density(
         size: n.
         steps: m of Lanczos, at most n.
         probes: random vectors, at least 2.
-        kind: ``gaussian`` probes are scaled to ``‖z‖² = n``, which removes the variance of their length.
+        kind: of the probes. Gaussian ones count with ``‖z‖² = n`` too: only their direction is random.
         dtype: of the products.
         device: of the products.
 
@@ -175,11 +175,10 @@ def lanczos(operator: Operator, start: Tensor, steps: int) -> tuple[Tensor, Tens
 
 
 def _probes(size: int, count: int, kind: Probes, seed: int) -> Tensor:
-    """(n, count) with ``‖z‖² = n``, float64."""
+    """(n, count), float64."""
     generator = torch.Generator().manual_seed(seed)
     if kind == "rademacher":
         return 2.0 * torch.randint(0, 2, (size, count), generator=generator).double() - 1
     if kind == "gaussian":
-        z = torch.randn(size, count, generator=generator, dtype=torch.float64)
-        return z * (size**0.5 / torch.linalg.vector_norm(z, dim=0))
+        return torch.randn(size, count, generator=generator, dtype=torch.float64)
     raise InputError(f"probes are 'rademacher' or 'gaussian', got {kind!r}")

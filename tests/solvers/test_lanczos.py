@@ -156,6 +156,8 @@ def test_what_cannot_be():
     with pytest.raises(InputError, match="'uniform'"):
         log_det(lambda v: v, 50, kind="uniform")
     singular = symmetric(torch.cat([torch.ones(5), torch.zeros(5)]))
+    nodes = spectral_density(lambda v: singular @ v, 10).nodes
+    assert ((nodes == 0) | (nodes > 1e-3)).all()  # no rounding that passes for an eigenvalue
     with pytest.raises(CtDipError, match="zero up to rounding"):
         log_det(lambda v: singular @ v, 10)
     with pytest.raises(InputError, match="not negative"):
