@@ -204,7 +204,7 @@ def _rule(diagonal: Tensor, beside: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _with_node_at_zero(diagonal: Tensor, beside: Tensor, rounding: float) -> Tensor:
-    """The diagonal whose last entry makes T singular, ``β² (T'⁻¹)_{last, last}`` T' being T before it."""
+    """The diagonal whose last entry makes T singular, ``β² (T'⁻¹)_{last, last}``; T' is T without it."""
     changed = diagonal.clone()
     changed[:, -1] = 0
     if beside.shape[1]:
