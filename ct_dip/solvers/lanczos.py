@@ -22,8 +22,9 @@ Probes = Literal["rademacher", "gaussian"]
 class Estimate(NamedTuple):
     """A mean over probes and its standard error.
 
-    The standard error does not see the error of the quadrature, which is the same sign for every probe and
-    falls geometrically with the steps; a preconditioner makes it fall faster.
+    The standard error does not see the error of the quadrature, which makes a log-determinant too large for
+    every probe and falls geometrically with the steps; a preconditioner makes it fall faster, and
+    `SpectralDensity.quadrature_bias` bounds it.
     """
 
     value: Tensor  # scalar, float64
@@ -37,6 +38,8 @@ class SpectralDensity:
     size: int  # n
     nodes: Tensor  # (probes, steps), not negative
     weights: Tensor  # (probes, steps), each row sums to 1
+    radau_nodes: Tensor  # of the Gauss-Radau rule with a node at 0, (probes, steps)
+    radau_weights: Tensor
 
     def trace(self, function: Callable[[Tensor], Tensor]) -> Estimate:
         """``tr f(C)``; f is elementwise, and need only be finite on the nodes."""
@@ -60,6 +63,17 @@ class SpectralDensity:
             )
         return estimate
 
+    def quadrature_bias(self, shift: float, scale: float = 1.0) -> float:
+        """By how much at most `log_det` is too large for want of steps, with these probes.
+
+        The even derivatives of a logarithm are negative and the odd ones positive, so a Gauss rule gives too
+        much and a Gauss-Radau rule with a node below the spectrum too little; here is their difference.
+        """
+        if shift <= 0:
+            return torch.inf
+        low = torch.sum(self.radau_weights * torch.log(shift + scale * self.radau_nodes), dim=1)
+        return float(self.log_det(shift, scale).value - self.size * low.mean())
+
 
 @torch.no_grad()
 def spectral_density(
@@ -80,7 +94,7 @@ def spectral_density(
         size: n.
         steps: m of Lanczos, at most n.
         probes: random vectors, at least 2.
-        kind: ``gaussian`` probes are scaled to ``‖z‖² = n``, which removes the variance of their length.
+        kind: of the probes. Gaussian ones count with ``‖z‖² = n`` too: only their direction is random.
         dtype: of the products.
         device: of the products.
 
@@ -91,10 +105,7 @@ def spectral_density(
         raise InputError(f"an error over probes needs at least 2, and 1 step; got {probes} and {steps}")
     start = _probes(size, probes, kind, seed).to(device=device, dtype=dtype)
     diagonal, beside = lanczos(operator, start, min(steps, size))
-    tridiagonal = torch.diag_embed(diagonal)
-    tridiagonal += torch.diag_embed(beside, 1) + torch.diag_embed(beside, -1)
-    nodes, vectors = torch.linalg.eigh(tridiagonal)
-    weights = vectors[:, 0, :] ** 2
+    nodes, weights = _rule(diagonal, beside)
     # Extreme eigenvalues are found up to the rounding of a product, relative to the largest.
     rounding = 10 * torch.finfo(dtype).eps * float(nodes.abs().max())
     if nodes.min() < -rounding * size**0.5:
@@ -103,7 +114,15 @@ def spectral_density(
             f"{float(nodes.max()):.3g}): it is not positive semidefinite, so it has no log-determinant"
         )
     # What is below rounding is noise, whose logarithm would pass for a value.
-    return SpectralDensity(size=size, nodes=torch.where(nodes > rounding, nodes, 0), weights=weights)
+    nodes = torch.where(nodes > rounding, nodes, 0)
+    radau_nodes, radau_weights = _rule(_with_node_at_zero(diagonal, beside, rounding), beside)
+    return SpectralDensity(
+        size=size,
+        nodes=nodes,
+        weights=weights,
+        radau_nodes=radau_nodes.clamp(min=0),
+        radau_weights=radau_weights,
+    )
 
 
 def log_det(
@@ -174,12 +193,32 @@ def lanczos(operator: Operator, start: Tensor, steps: int) -> tuple[Tensor, Tens
     return diagonal, beside
 
 
+def _tridiagonal(diagonal: Tensor, beside: Tensor) -> Tensor:
+    return torch.diag_embed(diagonal) + torch.diag_embed(beside, 1) + torch.diag_embed(beside, -1)
+
+
+def _rule(diagonal: Tensor, beside: Tensor) -> tuple[Tensor, Tensor]:
+    """Golub and Welsch: nodes are the eigenvalues of T, weights the squared first entries of its vectors."""
+    nodes, vectors = torch.linalg.eigh(_tridiagonal(diagonal, beside))
+    return nodes, vectors[:, 0, :] ** 2
+
+
+def _with_node_at_zero(diagonal: Tensor, beside: Tensor, rounding: float) -> Tensor:
+    """The diagonal whose last entry makes T singular, ``β² (T'⁻¹)_{last, last}``; T' is T without it."""
+    changed = diagonal.clone()
+    changed[:, -1] = 0
+    if beside.shape[1]:
+        values, vectors = torch.linalg.eigh(_tridiagonal(diagonal[:, :-1], beside[:, :-1]))
+        inverse = torch.sum(vectors[:, -1, :] ** 2 / values.clamp(min=rounding), dim=1)
+        changed[:, -1] = torch.where(beside[:, -1] > 0, beside[:, -1] ** 2 * inverse, 0)
+    return changed
+
+
 def _probes(size: int, count: int, kind: Probes, seed: int) -> Tensor:
-    """(n, count) with ``‖z‖² = n``, float64."""
+    """(n, count), float64."""
     generator = torch.Generator().manual_seed(seed)
     if kind == "rademacher":
         return 2.0 * torch.randint(0, 2, (size, count), generator=generator).double() - 1
     if kind == "gaussian":
-        z = torch.randn(size, count, generator=generator, dtype=torch.float64)
-        return z * (size**0.5 / torch.linalg.vector_norm(z, dim=0))
+        return torch.randn(size, count, generator=generator, dtype=torch.float64)
     raise InputError(f"probes are 'rademacher' or 'gaussian', got {kind!r}")

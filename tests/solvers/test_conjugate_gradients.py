@@ -62,6 +62,15 @@ def test_float32_reaches_what_float32_can():
     honest(lambda v: matrix @ v, b, beyond, 1e-9)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_tolerance_a_little_above_the_limit_is_reached(seed):
+    matrix = symmetric(decaying(200) + 1e-2, seed).float()
+    b = sides(200, 6, seed, dtype=torch.float32)
+    limit = float(conjugate_gradients(lambda v: matrix @ v, b, tolerance=1e-12).residuals.max())
+    solution = conjugate_gradients(lambda v: matrix @ v, b, tolerance=1.5 * limit)
+    assert solution.converged.all(), solution.summary()
+
+
 def recomputed(solution):
     """How many residuals were recomputed, starts from an x0 included."""
     return solution.products - int(solution.iterations.sum())
@@ -199,6 +208,18 @@ def test_operator_that_is_not_symmetric_is_never_wrongly_converged(skew):
     assert torch.isfinite(solution.x).all()
     assert not solution.converged.any()
     honest(lambda v: matrix @ v, b, solution, 1e-8)
+
+
+def test_divergence_is_ended_while_the_residual_is_still_a_number():
+    """A rotation that is hardly definite: steps of 1e18, which would soon be infinite."""
+    pairs = torch.block_diag(*[torch.tensor([[0.0, 1.0], [-1.0, 0.0]], dtype=torch.float64)] * 10)
+    matrix = pairs + 1e-18 * torch.diag(torch.linspace(1, 3, 20, dtype=torch.float64))
+    b = torch.zeros(20, 2, dtype=torch.float64)
+    b[0, 0] = b[5, 1] = 1
+    solution = conjugate_gradients(lambda v: matrix @ v, b)
+    assert solution.reasons == ("diverged",) * 2
+    assert torch.isfinite(solution.x).all()
+    honest(lambda v: matrix @ v, b, solution, 1e-6)
 
 
 @pytest.mark.parametrize("noise", [1e-2, 1e-5])

@@ -99,6 +99,23 @@ def test_one_density_for_every_shift_and_scale():
     )
 
 
+@pytest.mark.parametrize("steps", [1, 3, 10, 30])
+@pytest.mark.parametrize("shift", [1e-5, 1e-2, 1.0])
+def test_too_few_steps_are_bounded(shift, steps):
+    """The same probes with all steps have no error of quadrature: it must lie between the two rules."""
+    spectrum = decaying(100)
+    matrix = symmetric(spectrum)
+    short, full = (spectral_density(lambda v: matrix @ v, 100, steps=m) for m in (steps, 100))
+    exact = float(full.log_det(shift, 2.0).value)
+    over = float(short.log_det(shift, 2.0).value) - exact
+    bound = short.quadrature_bias(shift, 2.0)
+    assert -1e-8 <= over <= bound + 1e-8
+    assert abs(full.quadrature_bias(shift, 2.0)) < 1e-6
+    if steps == 30 and shift >= 1e-2:
+        assert bound < 1e-3  # and it is of use
+    assert short.quadrature_bias(0.0) == math.inf
+
+
 def test_derivative_in_shift_and_scale():
     density = spectral_density(lambda v: symmetric(decaying(50)) @ v, 50, steps=20)
     point = [torch.tensor(v, dtype=torch.float64, requires_grad=True) for v in (0.3, 2.0)]
@@ -122,6 +139,8 @@ def test_an_exhausted_krylov_space_leaves_nothing_behind():
     assert float(one.standard_error) == pytest.approx(0, abs=1e-9)
     nothing = spectral_density(lambda v: 0 * v, 60, steps=5)
     assert float(nothing.log_det(2.0, 7.0).value) == pytest.approx(60 * math.log(2))
+    for ended in (density, nothing):
+        assert ended.quadrature_bias(2.0, 7.0) == pytest.approx(0, abs=1e-9)
 
 
 def test_float32_products():
@@ -156,6 +175,8 @@ def test_what_cannot_be():
     with pytest.raises(InputError, match="'uniform'"):
         log_det(lambda v: v, 50, kind="uniform")
     singular = symmetric(torch.cat([torch.ones(5), torch.zeros(5)]))
+    nodes = spectral_density(lambda v: singular @ v, 10).nodes
+    assert ((nodes == 0) | (nodes > 1e-3)).all()  # no rounding that passes for an eigenvalue
     with pytest.raises(CtDipError, match="zero up to rounding"):
         log_det(lambda v: singular @ v, 10)
     with pytest.raises(InputError, match="not negative"):

@@ -41,6 +41,14 @@ def test_never_above_the_matrix(dtype):
     assert found.eigenvalues[0] == pytest.approx(1, rel=1e-3)
 
 
+def test_shift_is_taken_off_again():
+    """Products of a multiple of the identity are exact in float32, so its eigenvalues are, too."""
+    found = nystrom(lambda v: v / 2, 60, 20, noise=0.0, dtype=torch.float32)
+    torch.testing.assert_close(
+        found.eigenvalues, torch.full((20,), 0.5, dtype=torch.float64), atol=1e-8, rtol=0
+    )
+
+
 @pytest.mark.parametrize(("noise", "scale"), [(1e-3, 1.0), (0.5, 1.0), (1e-3, 7.0), (2.0, 1e-4)])
 def test_the_formulas_written_out(noise, scale):
     matrix, operator = symmetric(decaying(60)), Counted(symmetric(decaying(60)))
@@ -98,7 +106,10 @@ def test_float32_with_eigenvalues_below_its_rounding():
     v = torch.cat([found.basis.float(), sides(200, 50, dtype=torch.float32)], dim=1)
     image = found(v)
     assert image.dtype == torch.float32
-    assert (torch.sum(v.double() * image.double(), dim=0) > 0).all()
+    forms = torch.sum(v.double() * image.double(), dim=0)
+    exact = torch.sum(v.double() * found(v.double()), dim=0)
+    torch.testing.assert_close(forms, exact, rtol=1e-4, atol=0)
+    assert 0 < float(exact.min()) < 2e-9
     # A residual of float32 is not below eps ‖K‖ ‖x‖ / ‖b‖ = 1e-4 here, with any preconditioner.
     solvable = found.with_scale(1e-3).with_noise(1.0)
     assert iterations(1e-3 * matrix, 1.0, solvable, tolerance=1e-3) < 10
