@@ -19,7 +19,7 @@ from ct_dip.evidence.marginal import CovarianceSum, factorise
 from ct_dip.evidence.model import EvidenceModel, Rest
 from ct_dip.matrix_free.compression import Compression
 from ct_dip.matrix_free.conditional import Conditional
-from ct_dip.matrix_free.noise import MeasurementNoise
+from ct_dip.matrix_free.noise import MeasurementNoise, SpottedNoise
 from ct_dip.matrix_free.problem import Problem
 from ct_dip.priors.choose import tv_predcp, weak_hyperprior
 from ct_dip.priors.covariance import WeightCovariance
@@ -38,9 +38,9 @@ class Projection(NamedTuple):
     lower: Tensor  # L, (rank, rank)
 
 
-def project(compression: Compression, noise: MeasurementNoise) -> Projection:
-    """V and L."""
-    solved = noise.solve(compression.basis)
+def project(compression: Compression, noise: MeasurementNoise, solved: Tensor | None = None) -> Projection:
+    """V and L; V need not be solved for if it is known."""
+    solved = noise.solve(compression.basis) if solved is None else solved
     inner = compression.basis.double().T @ solved.double()
     return Projection(solved, torch.linalg.cholesky(0.5 * (inner + inner.T)))
 
@@ -126,6 +126,33 @@ class Compressed(Conditional):
         shifted = self.signal.clone()
         shifted.diagonal().add_(noise)
         self.factor, self.jitter = factorise(shifted)
+
+    def with_pixel_variance(self, extra: Tensor) -> "Compressed":
+        """The same with independent variances of some pixels added, (pixels,), mostly zero."""
+        index = extra.nonzero()[:, 0]
+        noise = SpottedNoise(self.measurement_noise, index, extra[index] / self.noise)
+        solved = noise.correct(self.compression.basis, self.solved)
+        return Compressed(
+            self.problem,
+            self.compression,
+            noise,
+            project(self.compression, noise, solved),
+            self.covariance,
+            extra if self.pixel_variance is None else self.pixel_variance + extra,
+            self.noise,
+        )
+
+    def tempered(self, factor: float) -> "Compressed":
+        """The same with ``factor · Σ``."""
+        return Compressed(
+            self.problem,
+            self.compression,
+            self.measurement_noise,
+            Projection(self.solved, self.lower),
+            self.covariance.scaled(factor),
+            self.pixel_variance,
+            self.noise,
+        )
 
     def measure(self, weights: Tensor) -> Tensor:
         """``Q F w``."""

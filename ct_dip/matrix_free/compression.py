@@ -7,6 +7,7 @@ then makes it better (Halko, Martinsson, Tropp 2011). Then y is told of the weig
 ``r = Q F w + …`` with features ``F = Qᵀ B J``, and no more of the network.
 """
 
+import time
 from typing import NamedTuple
 
 import torch
@@ -59,6 +60,7 @@ def extend(
     trace: float,
     max_rank: int,
     seed: int = 0,
+    deadline: float | None = None,
     progress: Progress | None = None,
 ) -> Compression:
     """Grow a compression until at most ``trace`` is left outside under a covariance.
@@ -67,6 +69,7 @@ def extend(
         trace: in units of the stated noise.
         max_rank: where to give up; the result then is not ``complete``.
         seed: of the random weights; another one for every extension of the same compression.
+        deadline: of ``time.monotonic``; also a reason to give up.
     """
     generator = torch.Generator().manual_seed(seed)
     weights = problem.jacobian.weights
@@ -80,7 +83,8 @@ def extend(
             squares = outside.double().square().sum(dim=0)
             left, error = float(squares.mean()), float(squares.std()) / _BATCH**0.5
             stage.update(basis.shape[1], rank=basis.shape[1], outside=left / problem.measurements)
-            if left <= trace or basis.shape[1] >= max_rank:
+            late = deadline is not None and time.monotonic() > deadline
+            if left <= trace or basis.shape[1] >= max_rank or late:
                 break
             new = torch.linalg.qr(outside.double()).Q[:, : max_rank - basis.shape[1]].to(basis.dtype)
             new = torch.linalg.qr(_outside(new, basis)).Q  # twice is enough
@@ -88,6 +92,23 @@ def extend(
             rows.append(problem.pull(new))
             passes += new.shape[1]
     return Compression(basis, torch.cat(rows), left, error, passes, left <= trace)
+
+
+def to_state(compression: Compression) -> dict[str, Tensor]:
+    """For `ct_dip.checkpoint`."""
+    return {name: torch.as_tensor(value) for name, value in compression._asdict().items()}
+
+
+def from_state(state: dict[str, Tensor]) -> Compression:
+    """What `to_state` kept."""
+    return Compression(
+        state["basis"],
+        state["features"],
+        float(state["discarded"]),
+        float(state["discarded_error"]),
+        int(state["passes"]),
+        bool(state["complete"]),
+    )
 
 
 def _outside(columns: Tensor, basis: Tensor) -> Tensor:

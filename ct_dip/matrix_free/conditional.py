@@ -38,17 +38,30 @@ class Conditional(ABC):
     def update(self, columns: Tensor) -> tuple[Tensor, Tensor | None]:
         """``Δw`` (n, P) and ``Δu`` (n, pixels) for sinograms r, (measurements, n)."""
 
+    def image(self, weights: Tensor, pixels: Tensor | None) -> Tensor:
+        """``J w + u``, (n, pixels)."""
+        images = self.problem.images(weights)
+        return images if pixels is None else images + pixels
+
     def mean(self) -> Tensor:
         """``x*``, (pixels,), float64, in units of the O(1) image."""
         residual = self.problem.residual[:, None].to(self.problem.jacobian.weights)
-        weights, pixels = self.update(residual)
-        image = self.problem.images(weights)
-        if pixels is not None:
-            image = image + pixels
-        return self.problem.prior_mean + image[0].double()
+        return self.problem.prior_mean + self.image(*self.update(residual))[0].double()
 
     def deviations(self, count: int, generator: torch.Generator) -> Tensor:
         """Samples of the posterior minus its mean, (n, pixels), in units of the O(1) image."""
+        weights, pixels, sinogram = self._draw(count, generator)
+        by_weights, by_pixels = self.update(sinogram)
+        if pixels is not None and by_pixels is not None:
+            pixels = pixels - by_pixels
+        return self.image(weights - by_weights, pixels)
+
+    def sinograms(self, count: int, generator: torch.Generator) -> Tensor:
+        """Residuals r as the model expects them, (measurements, n)."""
+        return self._draw(count, generator)[2]
+
+    def _draw(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor | None, Tensor]:
+        """Weights and pixels from their priors, and what would be measured of them."""
         like = self.problem.jacobian.weights
 
         def normal(*shape: int) -> Tensor:
@@ -56,12 +69,7 @@ class Conditional(ABC):
 
         weights = self.covariance.root(normal(count, len(like)))
         sinogram = self.measure(weights) + self.noise**0.5 * normal(count, self.problem.measurements).T
-        pixels = None
-        if self.pixel_variance is not None:
-            pixels = normal(count, self.problem.pixels) * self.pixel_variance.sqrt().to(like)
-            sinogram = sinogram + self.problem.project(pixels)
-        by_weights, by_pixels = self.update(sinogram)
-        images = self.problem.images(weights - by_weights)
-        if pixels is not None and by_pixels is not None:
-            images = images + pixels - by_pixels
-        return images
+        if self.pixel_variance is None:
+            return weights, None, sinogram
+        pixels = normal(count, self.problem.pixels) * self.pixel_variance.sqrt().to(like)
+        return weights, pixels, sinogram + self.problem.project(pixels)

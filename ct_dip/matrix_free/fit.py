@@ -1,20 +1,23 @@
 """Hyperparameters in the compressed regime: compress, fit, and look whether the compression still holds."""
 
 import math
+from pathlib import Path
 from typing import NamedTuple
 
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
+from ct_dip.checkpoint import stage_result
 from ct_dip.evidence.fit import EvidenceFit, fit_evidence
 from ct_dip.evidence.model import COMPLEMENT_REACH, EvidenceModel
 from ct_dip.matrix_free.compressed import Projection, project, projected_evidence
-from ct_dip.matrix_free.compression import Compression, empty_compression, extend
+from ct_dip.matrix_free.compression import Compression, empty_compression, extend, from_state, to_state
 from ct_dip.matrix_free.noise import MeasurementNoise
-from ct_dip.matrix_free.problem import Problem
+from ct_dip.matrix_free.problem import Problem, problem_digest
 from ct_dip.progress import Progress
 from ct_dip.tangent.statistics import streamed_difference_variances
 
+COMPRESSION = "compression.npz"
 _ROUNDS = 5  # of extending the basis and fitting again
 _RATIO_TOLERANCE = 0.1  # of log κ − log s², which the data hardly see
 _RATIO_EVALUATIONS = 15
@@ -44,41 +47,47 @@ def fit_compressed(
     max_rank: int,
     starts: int = 3,
     seed: int = 0,
+    deadline: float | None = None,
+    folder: Path | None = None,
     progress: Progress | None = None,
 ) -> CompressedFit:
     """Fit the hyperparameters, with a basis that holds at the optimum.
 
     Args:
         tolerance: trace of the signal that may stay outside of the basis, in units of the noise's trace.
+        deadline: of ``time.monotonic``, after which the basis grows no more.
+        folder: where the first compression, which takes most of the time, is kept.
     """
     progress = progress or Progress()
     variances = None
     if problem.config.hyperprior == "tv-predcp":
         variances = streamed_difference_variances(problem.jacobian, progress)
-    start = problem.covariance(problem.prior.start)
     allowed = tolerance * problem.measurements
-    compression = extend(
-        problem,
-        start,
-        empty_compression(problem),
-        trace=allowed,
-        max_rank=max_rank,
-        seed=seed,
-        progress=progress,
+
+    def grow(before: Compression, theta: Tensor, noise: float, number: int) -> Compression:
+        return extend(
+            problem,
+            problem.covariance(theta),
+            before,
+            trace=allowed * noise,
+            max_rank=max_rank,
+            seed=seed + number,
+            deadline=deadline,
+            progress=progress,
+        )
+
+    state = stage_result(
+        folder,
+        COMPRESSION,
+        f"{problem_digest(problem)} {allowed} {max_rank} {seed}",
+        lambda: to_state(grow(empty_compression(problem), problem.prior.start, 1.0, 0)),
     )
+    compression = from_state(state)
     for number in range(_ROUNDS):
         found = _fit(problem, compression, variances, starts, seed, number, progress)
         prior, _, noise = found.model.split(found.evidence.theta)
         # The first batch only looks; it is kept if it is needed.
-        compression = extend(
-            problem,
-            problem.covariance(prior),
-            compression,
-            trace=allowed * math.exp(float(noise)),
-            max_rank=max_rank,
-            seed=seed + number + 1,
-            progress=progress,
-        )
+        compression = grow(compression, prior, math.exp(float(noise)), number + 1)
         if compression.rank == found.compression.rank:
             break
     return found._replace(compression=compression) if compression.rank == found.compression.rank else found

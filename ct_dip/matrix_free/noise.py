@@ -3,6 +3,7 @@
 N has no large and no small eigenvalues, and its products need no network: solving with it is cheap.
 """
 
+import math
 from functools import cached_property
 
 import torch
@@ -89,3 +90,42 @@ class MeasurementNoise:
             self._pixels, self.size, steps=_STEPS, probes=_PROBES, dtype=torch.float32, device=device
         )
         return density.log_det(1.0)
+
+
+class SpottedNoise(MeasurementNoise):
+    """``N + E Eᵀ``: a few pixels more, by Woodbury's formula, without solving anything but for them.
+
+    Args:
+        base: N.
+        index: the pixels, (n,), and their ``variance`` in units of s².
+    """
+
+    def __init__(self, base: MeasurementNoise, index: Tensor, variance: Tensor) -> None:
+        extra = torch.zeros(math.prod(base.whitened.domain_shape), dtype=torch.float64, device=index.device)
+        extra[index] = variance.double()
+        super().__init__(base.whitened, extra if base.variance is None else base.variance + extra)
+        self.base = base
+        units = torch.zeros(len(index), len(extra), device=index.device)
+        units[torch.arange(len(index)), index] = variance.sqrt().float()
+        self.columns = base.whitened(units.reshape(-1, *base.whitened.domain_shape)).T  # E
+        self.solved = base.solve(self.columns)
+        inner = self.columns.double().T @ self.solved.double()
+        inner.diagonal().add_(1.0)
+        self.inner = torch.linalg.cholesky(0.5 * (inner + inner.T))
+
+    def correct(self, columns: Tensor, solved: Tensor) -> Tensor:
+        """``(N + E Eᵀ)⁻¹ v`` from v and ``N⁻¹ v``."""
+        weights = torch.cholesky_solve((self.solved.T @ columns).double(), self.inner)
+        return solved - self.solved @ weights.to(solved)
+
+    def solve(self, v: Tensor) -> Tensor:
+        """See `MeasurementNoise.solve`."""
+        found = self.correct(v.to(self.columns), self.base.solve(v))
+        self.worst_residual, self.converged = self.base.worst_residual, self.base.converged
+        return found
+
+    @cached_property
+    def log_det(self) -> Estimate:
+        """See `MeasurementNoise.log_det`."""
+        value, error = self.base.log_det
+        return Estimate(value + 2 * self.inner.diagonal().log().sum(), error)

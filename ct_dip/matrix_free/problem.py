@@ -5,6 +5,7 @@ what the prior mean explains. Vectors of measurements are columns, (measurements
 pixels are rows, (n, P) and (n, pixels).
 """
 
+import hashlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -85,6 +86,15 @@ class Problem:
     def covariance(self, theta: Tensor) -> WeightCovariance:
         """``Σ(θ)``, θ of the prior alone."""
         return weight_covariance(self.config, self.prior, theta, self.jacobian, self.scales)
+
+
+def problem_digest(problem: Problem) -> str:
+    """Of everything that products of the problem and its start depend on."""
+    settings = problem.config.model_dump(include={"prior", "prior_mean", "objective"})
+    digest = hashlib.sha256(f"{settings} {torch.__version__} {torch.get_num_threads()}".encode())
+    for tensor in (problem.residual, problem.jacobian.weights, problem.jacobian.image):
+        digest.update(tensor.detach().cpu().numpy().tobytes())
+    return digest.hexdigest()
 
 
 def matrix_free_problem(

@@ -1,25 +1,27 @@
 """From a fitted network to a posterior: linearise, fit hyperparameters by evidence, condition on the data."""
 
-import math
+import time
 from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ct_dip import memory
 from ct_dip.arrays import Floats
 from ct_dip.config import InferenceConfig
 from ct_dip.data.scan import Scan
 from ct_dip.dip.ensemble import DipFit
-from ct_dip.evidence.fit import EvidenceFit, fit_evidence
-from ct_dip.evidence.laplace import hyperparameter_points
+from ct_dip.evidence.fit import EvidenceFit
+from ct_dip.matrix_free.infer import infer_compressed, infer_iterative
+from ct_dip.matrix_free.problem import matrix_free_problem
 from ct_dip.operators import ray_transform
 from ct_dip.operators.linear_map import LinearMap
-from ct_dip.posterior.exact import LinearModel, Moments, condition_over
-from ct_dip.posterior.model import inference_bytes, linear_model
+from ct_dip.posterior.exact_regime import infer_exact
+from ct_dip.posterior.inferred import Inferred
 from ct_dip.posterior.posterior import Posterior, SinogramCheck
-from ct_dip.posterior.relevance import relevant_pixels
-from ct_dip.priors.weights import BlockPrior
+from ct_dip.posterior.regimes import plan_regime
+from ct_dip.priors.choose import block_prior
 from ct_dip.progress import Progress
 from ct_dip.tangent.jacobian import Jacobian
 
@@ -32,6 +34,7 @@ def fit_posterior(
     transform: LinearMap | None = None,
     progress: Progress | None = None,
     memory_budget: int | str | None = None,
+    budget_minutes: float | None = None,
     run_folder: str | Path | None = None,
     seed: int = 0,
 ) -> Posterior:
@@ -39,73 +42,100 @@ def fit_posterior(
 
     Args:
         fit: what `ct_dip.fit_dip` returned for the scan.
-        config: prior, objective, complement, …
-        transform: the scan's ray transform on the CPU, if it is at hand: exact inference is float64 linear
-            algebra, and runs there.
+        config: prior, objective, complement, regime, …
+        transform: the scan's ray transform on the CPU, if it is at hand: inference runs there.
+        budget_minutes: after which a compression grows no more and no more samples are drawn; what was
+            reached is in the certificate.
         run_folder: where features are kept, so that the same fit with another objective finds them.
-        seed: of the further starts of the evidence's search.
+        seed: of the further starts of the evidence's search, and of every probe and sample.
 
     Raises:
-        MemoryBudgetError: before any work, if the exact matrices would not fit.
+        MemoryBudgetError: before any work, if it would not fit.
     """
     config, progress = (config or InferenceConfig()).resolved(), progress or Progress()
+    budget = memory.memory_budget(memory_budget)
+    plan = plan_regime(fit.shape, scan, config, budget)
     memory.require(
-        max(inference_bytes(fit.shape, scan, config).values()),
-        memory.memory_budget(memory_budget),
-        what="exact inference",
+        max(plan.bytes.values()),
+        budget,
+        what=f"{plan.regime} inference",
         advice="use a smaller image or fewer views",
     )
+    config = config.model_copy(update={"regime": plan.regime}).checked_regime()
+    deadline = None if budget_minutes is None else time.monotonic() + 60 * budget_minutes
     if transform is None:
         transform = ray_transform(scan.geometry)
     with progress.stage("linearisation"):
         jacobian = Jacobian(fit.network(), fit.network_input)
     folder = None if run_folder is None else Path(run_folder)
-    model = linear_model(fit, scan, jacobian, config, transform, progress, folder)
-    found = fit_evidence(model.evidence, starts=config.starts, seed=seed, progress=progress)
-    with progress.stage("posterior"):
-        if config.relevance:
-            spots = relevant_pixels(model, found.theta, jacobian.range_shape)
-            model = model._replace(relevance=spots)
-        points = found.theta[None]
-        if config.integrate == "laplace":
-            points = hyperparameter_points(model.evidence, found)
-        moments = condition_over(model, points)
-        assert config.temper is not None
-        if config.temper != 1:
-            moments = moments._replace(covariance=condition_over(model, points, config.temper).covariance)
-        linear = fit.scale * moments.mean.numpy().reshape(fit.image.shape)
-        mean = {"dip": fit.image, "linear": linear, "mean": (fit.image + linear) / 2}[config.image]
-        _, _, noise = model.evidence.split(found.theta)
-        stated = np.sqrt(scan.variance_or_estimate()[0])
-        relative = math.exp(float(noise) / 2)
-        return Posterior(
-            mean=np.asarray(mean, dtype=np.float64),
-            dip=np.asarray(fit.image, dtype=np.float64),
-            linear=linear,
-            scale=fit.scale,
-            unit_covariance=moments.covariance,
-            sinogram=_check_sinogram(scan, model, moments, mean / fit.scale, stated, relative),
-            evidence=found,
-            hyperparameters=_hyperparameters(found, jacobian),
-            noise_std=relative * float(np.sqrt(np.mean(stated**2))),
-            stated_noise_std=float(np.sqrt(np.mean(stated**2))),
-            effective_dimension=model.evidence.effective_dimension(found.theta),
-            spots=int((torch.as_tensor(model.relevance) > 0).sum()),
-            jitter=max(found.jitter, moments.jitter),
+    if plan.regime == "exact":
+        found = infer_exact(
+            fit, scan, jacobian, config, transform, seed=seed, folder=folder, progress=progress
         )
+    else:
+        problem = matrix_free_problem(fit, scan, jacobian, config, transform, seed)
+        if plan.regime == "compressed":
+            found = infer_compressed(
+                problem,
+                max_rank=plan.max_rank,
+                seed=seed,
+                deadline=deadline,
+                folder=folder,
+                progress=progress,
+            )
+        else:
+            found = infer_iterative(problem, seed=seed, deadline=deadline, folder=folder, progress=progress)
+    return _posterior(fit, scan, config, transform, jacobian, found)
+
+
+def _posterior(
+    fit: DipFit,
+    scan: Scan,
+    config: InferenceConfig,
+    transform: LinearMap,
+    jacobian: Jacobian,
+    found: Inferred,
+) -> Posterior:
+    """In 1/mm."""
+    linear = fit.scale * found.mean.cpu().numpy().reshape(fit.image.shape)
+    mean = {"dip": fit.image, "linear": linear, "mean": (fit.image + linear) / 2}[config.image]
+    stated = np.sqrt(scan.variance_or_estimate()[0])
+    typical = float(np.sqrt(np.mean(stated**2)))
+    return Posterior(
+        mean=np.asarray(mean, dtype=np.float64),
+        dip=np.asarray(fit.image, dtype=np.float64),
+        linear=linear,
+        scale=fit.scale,
+        deviations=found.deviations,
+        sinogram=_check_sinogram(scan, transform, mean, stated, found.sinogram_variance, found.noise),
+        evidence=found.evidence,
+        hyperparameters=_hyperparameters(found.evidence, jacobian) | found.extra,
+        noise_std=found.noise**0.5 * typical,
+        stated_noise_std=typical,
+        effective_dimension=found.effective_dimension,
+        spots=found.spots,
+        jitter=found.jitter,
+        regime=config.regime,
+        certificate=found.certificate,
+    )
 
 
 def _check_sinogram(
-    scan: Scan, model: LinearModel, moments: Moments, image: Floats, stated: Floats, relative: float
+    scan: Scan, transform: LinearMap, image: Floats, stated: Floats, signal: Tensor, noise: float
 ) -> SinogramCheck:
-    """The posterior predictive of the sinogram, for an O(1) image and noise ``relative · stated``."""
-    size = scan.sinogram.shape
-    projected = (model.whitened @ torch.as_tensor(image).double().flatten()).numpy().reshape(size)
-    signal = (model.whitened @ moments.covariance * model.whitened).sum(dim=1).numpy().reshape(size)
+    """The posterior predictive of the sinogram.
+
+    Args:
+        stated: noise that the scan states, standard deviation of every measurement.
+        signal: variance of the line integrals under the posterior, (measurements,), in units of it squared.
+        noise: variance of the fitted noise in the same units.
+    """
+    projected = transform(torch.as_tensor(image).double()).numpy()
+    variance = signal.cpu().numpy().reshape(projected.shape)
     return SinogramCheck(
-        mean=stated * projected,
-        std=stated * np.sqrt(signal + relative**2),
-        standardised=(scan.sinogram / stated - projected) / relative,
+        mean=projected,
+        std=stated * np.sqrt(variance + noise),
+        standardised=(scan.sinogram - projected) / stated / noise**0.5,
     )
 
 
@@ -113,7 +143,7 @@ def _hyperparameters(found: EvidenceFit, jacobian: Jacobian) -> dict[str, float]
     """By name; with objective ``scale`` also the block parameters that it scaled."""
     values = dict(zip(found.names, found.theta.tolist(), strict=True))
     if "log_scale" in values:
-        prior = BlockPrior(jacobian.blocks, [jacobian.weights[w] for w in jacobian.slices.values()])
+        prior = block_prior(jacobian)
         for name, value in zip(prior.names, prior.start.tolist(), strict=True):
             values[name] = value + (values["log_scale"] if name.startswith("log_variance") else 0.0)
     return values

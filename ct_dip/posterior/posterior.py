@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 from ct_dip.arrays import Floats
 from ct_dip.errors import CtDipError, InputError
 from ct_dip.evidence.fit import EvidenceFit
-from ct_dip.evidence.marginal import Factor, factorise
+from ct_dip.posterior.deviations import Deviations
 
 
 class Patch(NamedTuple):
@@ -40,7 +40,7 @@ class Posterior:
         dip: ``f(w̃)``, the network's own image.
         linear: ``x*``, the posterior mean of the linear model.
         scale: 1/mm per unit of the network's image.
-        unit_covariance: of the pixels in the network's units, (pixels, pixels), float64.
+        deviations: of the pixels from ``mean``, in the network's units.
         sinogram: the posterior predictive check.
         evidence: the fit of the hyperparameters; ``hyperparameters`` by name.
         noise_std: fitted standard deviation of a typical line integral; ``stated_noise_std`` what the scan
@@ -48,13 +48,15 @@ class Posterior:
         effective_dimension: how many directions of the sinogram the prior explains.
         spots: pixels that were freed because the sinogram contradicted the model there.
         jitter: the largest that had to be added to the diagonal of a whitened covariance; 0 as a rule.
+        regime: exact, compressed or iterative; ``certificate`` what the latter two approximated, and whether
+            they converged.
     """
 
     mean: Floats
     dip: Floats
     linear: Floats
     scale: float
-    unit_covariance: Tensor
+    deviations: Deviations
     sinogram: SinogramCheck
     evidence: EvidenceFit
     hyperparameters: dict[str, float]
@@ -63,12 +65,23 @@ class Posterior:
     effective_dimension: float
     spots: int
     jitter: float
+    regime: str
+    certificate: dict[str, Any]
 
     @cached_property
     def std(self) -> Floats:
         """Standard deviation of every pixel, 1/mm."""
-        variance = self.unit_covariance.diagonal().clamp_min(0)
-        return self.scale * variance.sqrt().numpy().reshape(self.mean.shape)
+        return self._image(self.deviations.std)
+
+    @property
+    def std_error(self) -> Floats | None:
+        """Monte-Carlo standard error of ``std``, 1/mm; ``None`` where that is exact."""
+        error = self.deviations.std_error
+        return None if error is None else self._image(error)
+
+    def _image(self, values: Tensor) -> Floats:
+        found: Floats = self.scale * values.double().cpu().numpy().reshape(-1, *self.mean.shape)
+        return found[0] if values.ndim == 1 else found
 
     def covariance(self, patch: int | None = None) -> list[Patch]:
         """Covariances of the patches that tile the image, at most ``patch`` pixels wide; one if ``None``."""
@@ -82,8 +95,8 @@ class Posterior:
             for left in range(0, columns, side):
                 where = slice(top, min(top + side, rows)), slice(left, min(left + side, columns))
                 inside = index[where].flatten()
-                part = self.unit_covariance[inside[:, None], inside]
-                patches.append(Patch(*where, self.scale**2 * part.numpy()))
+                part = self.deviations.covariance(inside)
+                patches.append(Patch(*where, self.scale**2 * part.cpu().numpy()))
         return patches
 
     def sample(self, count: int, seed: int = 0) -> Floats:
@@ -91,19 +104,12 @@ class Posterior:
 
         What had to be added to variances for that is ``sampling_jitter``, in units of the O(1) image.
         """
-        generator = torch.Generator().manual_seed(seed)
-        draws = torch.randn(count, len(self.unit_covariance), generator=generator, dtype=torch.float64)
-        images = self.scale * (draws @ self._factor.lower.T).numpy()
-        return self.mean + images.reshape(count, *self.mean.shape)
-
-    @cached_property
-    def _factor(self) -> Factor:
-        return factorise(self.unit_covariance)
+        return self.mean + self._image(self.deviations.draw(count, seed))
 
     @property
     def sampling_jitter(self) -> float:
         """See `sample`; 0 unless the covariance is singular, as without a complement."""
-        return self._factor.jitter
+        return self.deviations.jitter
 
     def log_likelihood(self, truth: Floats, patch: int | None = None) -> float:
         """Mean over pixels of ``log p(truth | y)``, a density in (1/mm)⁻¹.

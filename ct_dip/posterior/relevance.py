@@ -14,8 +14,8 @@ from torch import Tensor
 from ct_dip.evidence.marginal import factorise
 from ct_dip.posterior.exact import LinearModel, prior_covariance
 
-_FALSE_SPOTS = 0.05  # expected in an image for which the model is right
-_SPOTS = 10  # at most; a model that is wrong in more places is not mended by this
+FALSESPOTS = 0.05  # expected in an image for which the model is right
+SPOTS = 10  # at most; a model that is wrong in more places is not mended by this
 
 
 def relevant_pixels(model: LinearModel, theta: Tensor, shape: tuple[int, int]) -> Tensor:
@@ -30,8 +30,8 @@ def relevant_pixels(model: LinearModel, theta: Tensor, shape: tuple[int, int]) -
     measured = whitened @ prior @ whitened.T
     measured.diagonal().add_(float(noise.exp()))
     variance = torch.zeros(whitened.shape[1], dtype=torch.float64)
-    threshold = float(stats.norm.isf(_FALSE_SPOTS / 2 / len(variance)))  # 4 deviations at 28²
-    for _ in range(_SPOTS):
+    limit = threshold(FALSE_SPOTS, len(variance))
+    for _ in range(SPOTS):
         active = variance > 0
         columns = whitened[:, active]
         lower, _ = factorise(measured + (columns * variance[active]) @ columns.T)
@@ -39,12 +39,22 @@ def relevant_pixels(model: LinearModel, theta: Tensor, shape: tuple[int, int]) -
         residual = torch.linalg.solve_triangular(lower, model.evidence.residual[:, None], upper=False)
         seen = half.square().sum(dim=0)
         score = (half.T @ residual)[:, 0] / seen.clamp_min(torch.finfo(seen.dtype).tiny).sqrt()
-        new = (score.abs() > threshold) & ~active
+        new = (score.abs() > limit) & ~active
         if not new.any():
             break
         # The strongest first: what its neighbours show is often its shadow.
         best = int(torch.where(new, score.abs(), 0.0).argmax())
-        row, column = divmod(best, shape[1])
-        spot = variance.reshape(shape)[max(0, row - 1) : row + 2, max(0, column - 1) : column + 2]
+        spot = neighbourhood(variance, best, shape)
         spot.clamp_(min=float((score[best] ** 2 - 1) / seen[best]))
     return variance
+
+
+def threshold(false_spots: float, pixels: int) -> float:
+    """Deviations that so many pixels of a right model exceed on average; 4 at 28²."""
+    return float(stats.norm.isf(false_spots / 2 / pixels))
+
+
+def neighbourhood(values: Tensor, pixel: int, shape: tuple[int, int]) -> Tensor:
+    """A view of a pixel and its neighbours, (3, 3) inside of the image."""
+    row, column = divmod(pixel, shape[1])
+    return values.reshape(shape)[max(0, row - 1) : row + 2, max(0, column - 1) : column + 2]

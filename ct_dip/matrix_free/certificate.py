@@ -1,0 +1,79 @@
+"""What a compression leaves out, measured against the model itself.
+
+The trace of the signal outside of Q bounds what it adds to log|K|: for the part ``E`` outside,
+``0 ≤ log|K| − log|K_c| ≤ tr(E)/s²``. Everything else is solved for with the products of K itself, with the
+compressed inverse as preconditioner: that takes a few steps if the compression is good.
+"""
+
+from typing import NamedTuple
+
+import torch
+
+from ct_dip.matrix_free.compressed import Compressed
+from ct_dip.matrix_free.iterative import Iterative
+
+_SAMPLES = 4
+_TOLERANCE = 1e-3
+_MAX_ITERATIONS = 30
+
+
+class CompressionCheck(NamedTuple):
+    """How far the compressed posterior is from that of the whole model.
+
+    Args:
+        evidence_error: largest change of the evidence that is compatible with what was measured, in nats.
+        mean_error: rms change of the posterior mean, in posterior standard deviations.
+        sample_error: rms change of samples made from the same random numbers, relative to their own size.
+        residual: worst true relative residual of the solves behind these numbers.
+        converged: whether those solves converged.
+        passes: products with J and Jᵀ.
+    """
+
+    evidence_error: float
+    mean_error: float
+    sample_error: float
+    residual: float
+    converged: bool
+    passes: int
+
+
+def check_compression(at_mean: Compressed, of_samples: Compressed, seed: int = 0) -> CompressionCheck:
+    """Compare with the whole model.
+
+    Args:
+        at_mean: the posterior of the image.
+        of_samples: that of the error bars, which may belong to a tempered prior.
+    """
+    problem = at_mean.problem
+    residual = problem.residual[:, None].to(problem.jacobian.weights)
+    whole = _whole(at_mean)
+    compressed = at_mean.solve(residual)
+    exact = whole.solve(residual, compressed)
+    quadratic = float((problem.residual @ (exact - compressed)[:, 0].double()) / 2)
+    outside = at_mean.compression.discarded / at_mean.noise / 2
+    change = problem.prior_mean + whole.image(*whole.explain(exact))[0].double() - at_mean.mean()
+
+    samples = _whole(of_samples)
+    own = of_samples.deviations(_SAMPLES, torch.Generator().manual_seed(seed)).double()
+    better = samples.deviations(_SAMPLES, torch.Generator().manual_seed(seed)).double()
+    spread = better.square().mean().sqrt()
+    return CompressionCheck(
+        evidence_error=max(abs(quadratic), abs(quadratic + outside)),
+        mean_error=float(change.square().mean().sqrt() / spread),
+        sample_error=float((own - better).square().mean().sqrt() / spread),
+        residual=max(whole.worst_residual, samples.worst_residual),
+        converged=whole.unconverged + samples.unconverged == 0,
+        passes=2 * (whole.products + samples.products) + 6 * _SAMPLES,
+    )
+
+
+def _whole(compressed: Compressed) -> Iterative:
+    return Iterative(
+        compressed.problem,
+        compressed.covariance,
+        compressed.pixel_variance,
+        compressed.noise,
+        preconditioner=compressed.solve,
+        tolerance=_TOLERANCE,
+        max_iterations=_MAX_ITERATIONS,
+    )

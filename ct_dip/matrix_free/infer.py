@@ -1,0 +1,213 @@
+"""Inference without matrices of the size of the image or of the sinogram: compressed or iterative."""
+
+import hashlib
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ct_dip.matrix_free.certificate import check_compression
+from ct_dip.matrix_free.compressed import Compressed
+from ct_dip.matrix_free.conditional import Conditional
+from ct_dip.matrix_free.fit import fit_compressed
+from ct_dip.matrix_free.iterative import Iterative
+from ct_dip.matrix_free.noise import DENSE
+from ct_dip.matrix_free.problem import Problem, problem_digest
+from ct_dip.matrix_free.relevance import relevant_pixels
+from ct_dip.matrix_free.sampling import LEAST, SampledDeviations, draw_samples
+from ct_dip.matrix_free.stochastic import StochasticEvidence, fit_stochastic
+from ct_dip.posterior.inferred import Inferred
+from ct_dip.progress import Progress
+
+CLOSED_PIXELS = 4096  # up to which a pass for every pixel is worth exact deviations
+
+
+def infer_compressed(
+    problem: Problem,
+    *,
+    max_rank: int,
+    seed: int = 0,
+    deadline: float | None = None,
+    folder: Path | None = None,
+    progress: Progress | None = None,
+) -> Inferred:
+    """The posterior by a compression of the sinogram; see `ct_dip.matrix_free.compressed`.
+
+    Args:
+        max_rank: of the basis, that memory allows.
+        deadline: of ``time.monotonic``; samples end there, and the compression at half of the time.
+        folder: where features and samples are kept while they are made.
+    """
+    progress, config = progress or Progress(), problem.config
+    found = fit_compressed(
+        problem,
+        tolerance=config.compression,
+        max_rank=max_rank,
+        starts=config.starts,
+        seed=seed,
+        deadline=None if deadline is None else (time.monotonic() + deadline) / 2,
+        folder=folder,
+        progress=progress,
+    )
+    prior, _, log_noise = found.model.split(found.evidence.theta)
+    noise = math.exp(float(log_noise))
+    pixels = None if found.noise.variance is None else noise * found.noise.variance
+    covariance = problem.covariance(prior)
+    at_mean = Compressed(
+        problem, found.compression, found.noise, found.projection, covariance, pixels, noise
+    )
+    spots = torch.zeros(problem.pixels, dtype=torch.float64)
+    with progress.stage("posterior"):
+        if config.relevance:
+            spots = relevant_pixels(at_mean, seed)
+            if spots.any():
+                at_mean = at_mean.with_pixel_variance(spots)
+        assert config.temper is not None
+        spread = at_mean
+        if config.temper != 1:
+            spread = at_mean.tempered(config.temper)
+        mean = at_mean.mean()
+    with progress.stage("check of the compression"):
+        check = check_compression(at_mean, spread, seed)
+    compression = found.compression
+    certificate: dict[str, Any] = {
+        "rank": compression.rank,
+        "discarded_trace": compression.discarded / noise / problem.measurements,
+        "discarded_trace_error": compression.discarded_error / noise / problem.measurements,
+        "discarded_trace_allowed": config.compression,
+        "extensions": found.rounds,
+        **check._asdict(),
+        "noise_log_det_error": float(found.noise.log_det.standard_error),
+        "noise_solve_residual": at_mean.measurement_noise.worst_residual,
+    }
+    certificate["passes"] += compression.passes
+    certificate["converged"] = (
+        check.converged and compression.complete and at_mean.measurement_noise.converged
+    )
+    closed = config.deviations == "closed" or (
+        config.deviations == "auto"
+        and problem.pixels <= CLOSED_PIXELS
+        and (pixels is None or problem.measurements <= DENSE)
+    )
+    deviations, variance = _deviations(problem, spread, seed, closed, deadline, folder, certificate, progress)
+    extra = {}
+    if problem.complement is not None and problem.complement.deviation is not None:
+        extra["log_complement"] = math.log(found.ratio * noise)
+    return Inferred(
+        evidence=found.evidence,
+        noise=noise,
+        mean=mean,
+        deviations=deviations,
+        sinogram_variance=variance,
+        effective_dimension=found.model.effective_dimension(found.evidence.theta),
+        spots=int((spots > 0).sum()),
+        jitter=max(found.evidence.jitter, at_mean.jitter, spread.jitter),
+        certificate=certificate,
+        extra=extra,
+    )
+
+
+def infer_iterative(
+    problem: Problem,
+    *,
+    seed: int = 0,
+    deadline: float | None = None,
+    folder: Path | None = None,
+    progress: Progress | None = None,
+) -> Inferred:
+    """The posterior by conjugate gradients and random probes; see `ct_dip.matrix_free.iterative`.
+
+    Pixels are not freed in this regime: `relevance` needs many solves.
+    """
+    progress, config = progress or Progress(), problem.config
+    evidence = StochasticEvidence(
+        problem,
+        probes=config.probes,
+        tolerance=config.tolerance,
+        rank=config.preconditioner_rank,
+        seed=seed,
+    )
+    found = fit_stochastic(evidence, progress=progress)
+    with progress.stage("posterior"):
+        at_mean = evidence.solver(found.evidence.theta, renew=True)
+        mean = at_mean.mean()
+        assert config.temper is not None
+        spread = Iterative(
+            problem,
+            at_mean.covariance.scaled(config.temper),
+            at_mean.pixel_variance,
+            at_mean.noise,
+            preconditioner=at_mean.preconditioner,
+            tolerance=config.tolerance,
+        )
+    certificate: dict[str, Any] = {
+        "evidence_error": found.log_det_error,
+        "gradient": found.gradient.value.tolist(),
+        "gradient_error": found.gradient.standard_error.tolist(),
+    }
+    deviations, variance = _deviations(problem, spread, seed, False, deadline, folder, certificate, progress)
+    solvers = (at_mean, spread)
+    certificate |= {
+        "residual": max(found.worst_residual, *(s.worst_residual for s in solvers)),
+        "tolerance": config.tolerance,
+        "converged": found.unconverged + sum(s.unconverged for s in solvers) == 0,
+        "passes": 2 * (evidence.products + sum(s.products for s in solvers)),
+    }
+    values = dict(zip(found.model.names, found.evidence.theta.tolist(), strict=True))
+    return Inferred(
+        evidence=found.evidence,
+        noise=at_mean.noise,
+        mean=mean,
+        deviations=deviations,
+        sinogram_variance=variance,
+        effective_dimension=evidence.effective_dimension(found.evidence.theta),
+        spots=0,
+        jitter=0.0,
+        certificate=certificate,
+        extra={"log_complement": values["log_complement"]} if "log_complement" in values else {},
+    )
+
+
+def _deviations(
+    problem: Problem,
+    spread: Conditional,
+    seed: int,
+    closed: bool,
+    deadline: float | None,
+    folder: Path | None,
+    certificate: dict[str, Any],
+    progress: Progress,
+) -> tuple[SampledDeviations, Tensor]:
+    """Around the mean, and the variance that they give to the sinogram; what was reached is certified."""
+    count = max(problem.config.samples, LEAST)
+    drawn = draw_samples(
+        spread,
+        count,
+        seed,
+        deadline=deadline,
+        folder=folder,
+        digest=_digest(problem, spread),
+        progress=progress,
+    )
+    complement = problem.complement
+    floor = 0.0
+    if complement is not None and not complement.in_model:
+        floor = spread.noise * float(complement.variance[0])
+    deviations = SampledDeviations(spread, drawn, seed, floor, closed, progress)
+    certificate |= {"samples": len(drawn), "samples_asked": count, "closed_form": deviations.closed is not None}
+    variance = problem.project(deviations.drawn).double().square().mean(dim=1)
+    return deviations, variance
+
+
+def _digest(problem: Problem, spread: Conditional) -> str:
+    """Of everything that samples depend on but their seed."""
+    identity = f"{problem_digest(problem)} {problem.config} {spread.noise} {type(spread).__name__}"
+    digest = hashlib.sha256(identity.encode())
+    for _, tensor in spread.covariance.factors:
+        digest.update(tensor.detach().cpu().numpy().tobytes())
+    if isinstance(spread, Compressed):
+        digest.update(spread.factor.cpu().numpy().tobytes())
+    return digest.hexdigest()

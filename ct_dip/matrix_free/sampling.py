@@ -1,0 +1,125 @@
+"""Samples of a posterior that is known by its products, and the deviations that they give."""
+
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ct_dip.checkpoint import stage_result
+from ct_dip.matrix_free.compressed import Compressed
+from ct_dip.matrix_free.conditional import Conditional
+from ct_dip.posterior.deviations import Deviations
+from ct_dip.progress import Progress
+
+_CHUNK = 10  # samples that are made, and kept on disk, together
+LEAST = 20  # samples that error bars need at the very least
+_CLOSED_CHUNK = 64  # pixels of the closed form that are taken together
+
+
+def draw_samples(
+    conditional: Conditional,
+    count: int,
+    seed: int,
+    *,
+    deadline: float | None = None,
+    folder: Path | None = None,
+    digest: str = "",
+    progress: Progress | None = None,
+) -> Tensor:
+    """Deviations from the mean, (n, pixels); fewer than ``count`` if the time is up, but at least `LEAST`.
+
+    Args:
+        deadline: of ``time.monotonic``.
+        folder: where finished chunks are kept, labelled with ``digest``, so that a killed run goes on.
+    """
+    chunks: list[Tensor] = []
+    with (progress or Progress()).stage("samples", count) as stage:
+        for number in range(-(-count // _CHUNK)):
+            late = deadline is not None and time.monotonic() > deadline
+            if late and number * _CHUNK >= LEAST:
+                break
+            size = min(_CHUNK, count - number * _CHUNK)
+            found = stage_result(
+                folder,
+                f"samples-{number:03d}.npz",
+                f"{digest} {seed} {size}",
+                lambda size=size, number=number: {  # type: ignore[misc]
+                    "samples": conditional.deviations(size, _generator(seed, number))
+                },
+            )
+            chunks.append(found["samples"])
+            stage.update(number * _CHUNK + size)
+    return torch.cat(chunks)
+
+
+def _generator(seed: int, number: int) -> torch.Generator:
+    """Of every chunk its own, so that it does not matter which ones were made before."""
+    (state,) = np.random.SeedSequence([seed, number]).generate_state(1, np.uint64)
+    return torch.Generator().manual_seed(int(state) >> 1)
+
+
+class SampledDeviations(Deviations):
+    """Of samples; their covariances come from them, or from closed forms where those are affordable.
+
+    Args:
+        conditional: the posterior.
+        drawn: samples with ``seed``, (n, pixels).
+        floor: variance that is added to every pixel, independent of all others; 0 as a rule.
+        closed: whether to use `Compressed.pixel_covariance`.
+    """
+
+    def __init__(
+        self,
+        conditional: Conditional,
+        drawn: Tensor,
+        seed: int,
+        floor: float = 0.0,
+        closed: bool = False,
+        progress: Progress | None = None,
+    ) -> None:
+        self.conditional, self.seed, self.floor = conditional, seed, floor
+        self.drawn = drawn + self._noise(len(drawn), seed)
+        self.closed = conditional if closed and isinstance(conditional, Compressed) else None
+        if self.closed is not None:
+            self._std = self._closed_variance(self.closed, progress or Progress()).sqrt()
+        else:
+            self._std = self.drawn.double().square().mean(dim=0).sqrt()
+            self.std_error = self._std / (2 * len(drawn)) ** 0.5
+            self.samples = len(drawn)
+
+    @property
+    def std(self) -> Tensor:
+        """See the class."""
+        return self._std
+
+    def covariance(self, index: Tensor) -> Tensor:
+        """From all samples at once, or in closed form."""
+        if self.closed is not None:
+            matrix = self.closed.pixel_covariance(index)
+            matrix.diagonal().add_(self.floor)
+            return matrix
+        part = self.drawn[:, index].double()
+        return part.T @ part / len(part)
+
+    def draw(self, count: int, seed: int) -> Tensor:
+        """Those that are there already, if they are enough and of the seed."""
+        if seed == self.seed and count <= len(self.drawn):
+            return self.drawn[:count]
+        return draw_samples(self.conditional, count, seed) + self._noise(count, seed)
+
+    def _noise(self, count: int, seed: int) -> Tensor | float:
+        if not self.floor:
+            return 0.0
+        generator = torch.Generator().manual_seed(seed)
+        return self.floor**0.5 * torch.randn(count, self.conditional.problem.pixels, generator=generator)
+
+    def _closed_variance(self, closed: Compressed, progress: Progress) -> Tensor:
+        pixels = closed.problem.pixels
+        parts = []
+        with progress.stage("pixel variances", pixels) as stage:
+            for index in torch.arange(pixels).split(_CLOSED_CHUNK):
+                parts.append(closed.pixel_covariance(index).diagonal())
+                stage.update(int(index[-1]) + 1)
+        return torch.cat(parts).clamp_min(0) + self.floor

@@ -1,0 +1,239 @@
+"""The evidence and its gradient by random probes, where not even a compression is to be had.
+
+With ``K = Σ_t c_t Y_t``, α = K⁻¹ r and probes z of random signs,
+``∂(rᵀK⁻¹r)/∂c_t = −αᵀ Y_t α`` and ``∂log|K|/∂c_t = E zᵀ K⁻¹ Y_t z``: every term of every block from the same
+solves, since ``vᵀ Y_{b,d} z`` is a sum over taps of ``Jᵀ Bᵀ v`` and ``Jᵀ Bᵀ z``. log|K| itself is found by stochastic
+Lanczos quadrature. The probes are drawn once, so that the search sees a fixed function.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ct_dip.evidence.fit import EvidenceFit
+from ct_dip.evidence.marginal import CovarianceSum
+from ct_dip.evidence.model import EvidenceModel
+from ct_dip.matrix_free.iterative import Iterative, nystrom_preconditioner
+from ct_dip.matrix_free.problem import Problem
+from ct_dip.priors.choose import weak_hyperprior
+from ct_dip.priors.covariance import WeightCovariance
+from ct_dip.priors.weights import BlockPrior
+from ct_dip.progress import Progress
+from ct_dip.solvers.lanczos import Estimate, log_det
+from ct_dip.tangent.statistics import term_slices
+from ct_dip.tangent.taps import tap_pairs
+
+_STEPS = 60
+_RATE = 0.3  # of Adam at the first step, in log-parameters; falls to a tenth of a percent of it
+_RENEWAL = 15  # steps after which the preconditioner is made anew
+_LANCZOS_STEPS = 25
+_CONVERGED = 3.0  # standard errors of the gradient
+
+
+class Gradient(NamedTuple):
+    """Of the evidence in θ, with the standard error that the probes leave."""
+
+    value: Tensor
+    standard_error: Tensor
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StochasticFit:
+    """Where the search ended, and how well that is known."""
+
+    evidence: EvidenceFit
+    model: EvidenceModel
+    log_det_error: float  # standard error of the evidence
+    gradient: Gradient
+    products: int  # with K
+    worst_residual: float
+    unconverged: int
+
+
+class StochasticEvidence:
+    """Value and gradient at any θ.
+
+    Args:
+        probes: how many.
+        tolerance: of every solve.
+        rank: of the preconditioner.
+    """
+
+    def __init__(self, problem: Problem, *, probes: int, tolerance: float, rank: int, seed: int = 0) -> None:
+        self.problem, self.tolerance, self.rank, self.seed = problem, tolerance, rank, seed
+        like = problem.jacobian.weights
+        generator = torch.Generator().manual_seed(seed)
+        signs = torch.randint(0, 2, (problem.measurements, probes), generator=generator)
+        self.probes = (2 * signs - 1).to(like)
+        self.pulled = problem.pull(self.probes)
+        self.back = problem.back_project(self.probes)
+        empty = CovarianceSum(0, (), 0)  # what an evaluation by probes has in place of matrices
+        self.model = EvidenceModel(
+            matrices=empty,
+            prior=problem.prior,
+            complement=problem.complement,
+            residual=problem.residual,
+            residual_at_fit=problem.residual_at_fit,
+            log_noise=problem.log_noise,
+            hyperprior=weak_hyperprior(problem.config),
+            learn_noise=problem.config.noise == "learned",
+        )
+        self._start: Tensor | None = None
+        self._solver: Iterative | None = None
+        self._age = 0
+        self.products, self.worst_residual, self.unconverged = 0, 0.0, 0
+
+    def solver(self, theta: Tensor, renew: bool = False) -> Iterative:
+        """Of K(θ), with a preconditioner of this θ or of one not long ago."""
+        prior, _, log_noise = self.model.split(theta)
+        covariance, pixels = self.problem.covariance(prior), self.pixel_variance(theta)
+        noise = float(log_noise.exp())
+        old = self._solver
+        if old is None or renew or self._age >= _RENEWAL:
+            preconditioner = nystrom_preconditioner(
+                self.problem, covariance, pixels, noise, self.rank, self.seed
+            )
+            self.products += self.rank
+            self._age = 0
+        else:
+            preconditioner = old.preconditioner.with_noise(noise)  # type: ignore[union-attr]
+            self._age += 1
+        self._solver = Iterative(
+            self.problem,
+            covariance,
+            pixels,
+            noise,
+            preconditioner=preconditioner,
+            tolerance=self.tolerance,
+        )
+        return self._solver
+
+    def pixel_variance(self, theta: Tensor) -> Tensor | None:
+        """D of the complement."""
+        complement = self.problem.complement
+        if complement is None or not complement.in_model:
+            return None
+        return float(self.model.complement_factor(theta)) * complement.variance
+
+    def gradient(self, theta: Tensor) -> Gradient:
+        """Of ``log p(y | θ) + log p(θ)``."""
+        solver = self.solver(theta)
+        columns = torch.cat([self.problem.residual[:, None].to(self.probes), self.probes], dim=1)
+        solved = solver.solve(columns, self._start)
+        self._start = solved
+        self.products += solver.products
+        self.worst_residual = max(self.worst_residual, solver.worst_residual)
+        self.unconverged += solver.unconverged
+        pulled, back = self.problem.pull(solved), self.problem.back_project(solved)
+        by_residual = self._forms(pulled[:1], pulled[:1], back[:1], back[:1], solved[:, :1], solved[:, :1])
+        by_probe = self._forms(pulled[1:], self.pulled, back[1:], self.back, solved[:, 1:], self.probes)
+        leaf = theta.detach().requires_grad_()
+        coefficients = self.model.coefficients(leaf)
+        (slopes,) = torch.autograd.grad(  # (terms, parameters)
+            coefficients, leaf, torch.eye(len(coefficients)).double(), is_grads_batched=True
+        )
+        each = 0.5 * (by_residual - by_probe) @ slopes  # (probes, parameters)
+        (by_hyperprior,) = torch.autograd.grad(
+            self.model.log_hyperprior(leaf) + 0 * leaf.sum(), leaf, allow_unused=True
+        )
+        return Gradient(each.mean(dim=0) + by_hyperprior, each.std(dim=0) / len(each) ** 0.5)
+
+    def effective_dimension(self, theta: Tensor) -> float:
+        """``tr(K⁻¹ B JΣJᵀ Bᵀ)``, by the probes."""
+        solver = self.solver(theta)
+        solved = solver.solve(self.probes, None if self._start is None else self._start[:, 1:])
+        pulled = solver.covariance(self.problem.pull(solved))
+        return float((pulled * self.pulled).double().sum() / self.probes.shape[1])
+
+    def log_evidence(self, theta: Tensor) -> Estimate:
+        """``log p(y | θ)``."""
+        solver = self.solver(theta, renew=True)
+        residual = self.problem.residual
+        quadratic = float(residual @ solver.solve(residual[:, None].to(self.probes))[:, 0].double())
+        found = log_det(
+            solver.operator,
+            self.problem.measurements,
+            preconditioner=solver.preconditioner,  # type: ignore[arg-type]
+            steps=_LANCZOS_STEPS,
+            probes=self.probes.shape[1],
+            seed=self.seed,
+            dtype=self.probes.dtype,
+            device=self.probes.device,
+        )
+        self.products += solver.products + _LANCZOS_STEPS * self.probes.shape[1]
+        constant = self.problem.measurements * math.log(2 * math.pi)
+        value = -0.5 * (quadratic + found.value + constant) - self.problem.log_noise
+        return Estimate(value, 0.5 * found.standard_error)
+
+    def _forms(self, f: Tensor, g: Tensor, x: Tensor, y: Tensor, u: Tensor, v: Tensor) -> Tensor:
+        """``uᵀ Y_t v`` of every term, (n, terms), of u, v pulled to weights as f, g and to pixels as x, y."""
+        problem = self.problem
+        parts = []
+        if isinstance(problem.prior, BlockPrior):
+            for block in term_slices(problem.jacobian.blocks):
+                kernel = next(b.kernel for b in problem.jacobian.blocks if b.name == block)
+                where = problem.jacobian.slices[block]
+                left, right = (w[:, where].double().reshape(len(w), -1, kernel**2) for w in (f, g))
+                parts.append(torch.einsum("npq,dpq->nd", left.mT @ right, tap_pairs(kernel).pairs))
+        else:
+            base: WeightCovariance = problem.covariance(torch.zeros(1, dtype=torch.float64))
+            parts.append((f * base(g)).double().sum(dim=1, keepdim=True))
+        complement = problem.complement
+        if complement is not None and complement.in_model:
+            parts.append((x.double() * complement.variance * y.double()).sum(dim=1, keepdim=True))
+        parts.append((u.double() * v.double()).sum(dim=0)[:, None])
+        return torch.cat(parts, dim=1)
+
+
+def fit_stochastic(
+    evidence: StochasticEvidence, *, steps: int = _STEPS, progress: Progress | None = None
+) -> StochasticFit:
+    """Follow the gradient with Adam, at a rate that falls, from where the fitted weights put θ."""
+    model = evidence.model
+    lower, upper = model.bounds
+    theta = model.start.clone().requires_grad_()
+    adam = torch.optim.Adam([theta], lr=_RATE, betas=(0.8, 0.95))
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(adam, steps, eta_min=1e-3 * _RATE)
+    trace = []
+    with (progress or Progress()).stage("evidence", steps) as stage:
+        for step in range(steps):
+            found = evidence.gradient(theta.detach())
+            theta.grad = -found.value
+            adam.step()
+            schedule.step()
+            with torch.no_grad():
+                theta.clamp_(lower, upper)
+            size = float((found.value / found.standard_error.clamp_min(1e-12)).abs().max())
+            trace.append(float(found.value.norm()))
+            stage.update(step + 1, gradient=trace[-1], in_errors=size)
+        at = theta.detach()
+        found = evidence.gradient(at)
+        value = evidence.log_evidence(at)
+    edge = (at <= lower + 1e-6) | (at >= upper - 1e-6)
+    inside = ~edge
+    converged = bool((found.value.abs() <= _CONVERGED * found.standard_error)[inside].all())
+    fit = EvidenceFit(
+        theta=at,
+        names=model.names,
+        objective=float(value.value + model.log_hyperprior(at)),
+        evidence=float(value.value),
+        converged=converged and not evidence.unconverged,
+        at_bound=tuple(name for name, ends in zip(model.names, edge.tolist(), strict=True) if ends),
+        found=(float(value.value),),
+        evaluations=steps + 1,
+        trace=np.array(trace),
+        jitter=0.0,
+    )
+    return StochasticFit(
+        evidence=fit,
+        model=model,
+        log_det_error=float(value.standard_error),
+        gradient=found,
+        products=evidence.products,
+        worst_residual=evidence.worst_residual,
+        unconverged=evidence.unconverged,
+    )

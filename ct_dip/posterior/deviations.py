@@ -1,0 +1,71 @@
+"""How far the image may be from its mean: covariances and samples, in units of the network's O(1) image."""
+
+from abc import ABC, abstractmethod
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from ct_dip.evidence.marginal import Factor, factorise
+
+
+class Deviations(ABC):
+    """The posterior's zero-mean part; pixels are row-major.
+
+    Attributes:
+        std: of every pixel, (pixels,), float64.
+        std_error: Monte-Carlo standard error of ``std``; ``None`` where it is exact.
+        samples: that ``std`` was made from; 0 where it is exact.
+    """
+
+    std_error: Tensor | None = None
+    samples: int = 0
+
+    @property
+    @abstractmethod
+    def std(self) -> Tensor:
+        """See the class."""
+
+    @abstractmethod
+    def covariance(self, index: Tensor) -> Tensor:
+        """Of some pixels, (n, n), float64."""
+
+    @abstractmethod
+    def draw(self, count: int, seed: int) -> Tensor:
+        """Samples, (count, pixels)."""
+
+    @property
+    def jitter(self) -> float:
+        """What had to be added to variances to draw samples; 0 as a rule."""
+        return 0.0
+
+
+class DenseDeviations(Deviations):
+    """Of a covariance matrix, (pixels, pixels), float64."""
+
+    def __init__(self, matrix: Tensor) -> None:
+        self.matrix = matrix
+
+    @property
+    def std(self) -> Tensor:
+        """Exact."""
+        return self.matrix.diagonal().clamp_min(0).sqrt()
+
+    def covariance(self, index: Tensor) -> Tensor:
+        """A part of the matrix."""
+        return self.matrix[index[:, None], index]
+
+    def draw(self, count: int, seed: int) -> Tensor:
+        """By its Cholesky factor."""
+        generator = torch.Generator().manual_seed(seed)
+        draws = torch.randn(count, len(self.matrix), generator=generator, dtype=torch.float64)
+        return draws @ self._factor.lower.T
+
+    @cached_property
+    def _factor(self) -> Factor:
+        return factorise(self.matrix)
+
+    @property
+    def jitter(self) -> float:
+        """Not 0 where the matrix is singular, as without a complement."""
+        return self._factor.jitter

@@ -1,0 +1,116 @@
+"""Which regime of inference fits a problem, and what each takes: bytes, and passes through the network."""
+
+import math
+from typing import NamedTuple
+
+from ct_dip.config import InferenceConfig
+from ct_dip.data.scan import Scan
+from ct_dip.dip.unet import UNet, UNetShape
+from ct_dip.errors import MemoryBudgetError
+from ct_dip.matrix_free.infer import CLOSED_PIXELS
+from ct_dip.matrix_free.noise import DENSE
+from ct_dip.memory import format_bytes
+from ct_dip.posterior.model import inference_bytes
+from ct_dip.tangent.jacobian import jacobian_bytes
+
+_LEAST_RANK = 64
+_MOST_RANK = 4000
+_GRAMS = 0.6  # passes that the products of the features of a pixel with all others are worth
+
+
+class RegimePlan(NamedTuple):
+    """What inference will take.
+
+    Args:
+        regime: exact, compressed or iterative.
+        bytes: of every stage.
+        passes: through the network, of every stage; of a compression's rank only a guess is known before.
+        max_rank: of a compression, that the budget allows.
+    """
+
+    regime: str
+    bytes: dict[str, int]
+    passes: dict[str, int]
+    max_rank: int
+
+
+def plan_regime(shape: UNetShape, scan: Scan, config: InferenceConfig, budget: int) -> RegimePlan:
+    """The regime that the configuration asks for, or the cheaper of exact and compressed that fits.
+
+    Args:
+        budget: bytes that inference may take.
+
+    Raises:
+        MemoryBudgetError: not even the smallest compression fits.
+    """
+    exact = _plan_exact(shape, scan, config)
+    if config.regime == "exact":
+        return exact
+    if config.regime == "iterative":
+        return _plan_iterative(shape, scan, config)
+    compressed = _plan_compressed(shape, scan, config, budget)
+    if config.regime == "auto" and max(exact.bytes.values()) <= budget:
+        if compressed.max_rank < _LEAST_RANK or sum(exact.passes.values()) <= sum(compressed.passes.values()):
+            return exact
+    if compressed.max_rank < _LEAST_RANK:
+        raise MemoryBudgetError(
+            f"compressed inference of rank {_LEAST_RANK}, the least that is useful, needs "
+            f"{format_bytes(_compressed_bytes(shape, scan, config, _LEAST_RANK))}, the memory budget is "
+            f"{format_bytes(budget)}; use a smaller image or method dip, or raise the budget (CT_DIP_MEMORY)"
+        )
+    return compressed
+
+
+def _plan_exact(shape: UNetShape, scan: Scan, config: InferenceConfig) -> RegimePlan:
+    pixels = math.prod(scan.geometry.domain_shape)
+    passes = {"feature statistics": int((1 + _GRAMS) * pixels)}
+    return RegimePlan("exact", inference_bytes(shape, scan, config), passes, 0)
+
+
+def _plan_compressed(shape: UNetShape, scan: Scan, config: InferenceConfig, budget: int) -> RegimePlan:
+    pixels, measurements = math.prod(scan.geometry.domain_shape), scan.sinogram.size
+    least = _compressed_bytes(shape, scan, config, 0)
+    slope = (_compressed_bytes(shape, scan, config, 1000) - least) / 1000
+    max_rank = min(measurements, pixels, _MOST_RANK, int((budget - least) / slope))
+    guess = min(max_rank, int(12 * measurements**0.5))  # as seen from 28² to 128²
+    closed = config.deviations == "closed" or (
+        config.deviations == "auto" and pixels <= CLOSED_PIXELS and measurements <= DENSE
+    )
+    passes = {
+        "compression": 2 * guess,
+        "samples": config.samples,
+        "pixel variances": pixels if closed else 0,
+        "check of the compression": 150,
+    }
+    if config.resolved().hyperprior == "tv-predcp":
+        passes["difference variances"] = 2 * pixels
+    held = _compressed_bytes(shape, scan, config, max(guess, 1))
+    return RegimePlan("compressed", {name: held for name in passes}, passes, max_rank)
+
+
+def _plan_iterative(shape: UNetShape, scan: Scan, config: InferenceConfig) -> RegimePlan:
+    weights = _weights(shape)
+    columns = config.probes + 1 + config.preconditioner_rank
+    held = jacobian_bytes(shape, scan.geometry.domain_shape)
+    held += columns * (4 * weights + 40 * scan.sinogram.size) + 4 * config.samples * _pixels(scan)
+    steps = 60 * (config.probes + 1) * 10
+    passes = {"evidence": 2 * steps + 10 * config.preconditioner_rank, "samples": 20 * config.samples}
+    return RegimePlan("iterative", {name: held for name in passes}, passes, 0)
+
+
+def _compressed_bytes(shape: UNetShape, scan: Scan, config: InferenceConfig, rank: int) -> int:
+    """Basis twice, features and a weighted copy, small matrices; the noise of the rest; samples; J itself."""
+    weights, measurements = _weights(shape), scan.sinogram.size
+    terms = 60 if config.resolved().objective != "scale" and config.prior == "block" else 3
+    by_rank = rank * (4 * 3 * weights + 4 * 4 * measurements) + 8 * (terms + 6) * rank**2
+    noise = 3 * 8 * measurements**2 if measurements <= DENSE else 12 * 4 * 256 * measurements
+    samples = 3 * 4 * max(config.samples, 1) * _pixels(scan)
+    return by_rank + noise + samples + jacobian_bytes(shape, scan.geometry.domain_shape)
+
+
+def _weights(shape: UNetShape) -> int:
+    return sum(p.numel() for p in UNet(shape).to("meta").parameters())
+
+
+def _pixels(scan: Scan) -> int:
+    return math.prod(scan.geometry.domain_shape)
