@@ -93,13 +93,15 @@ class InferenceConfig(_Section):
     complement: Literal["slope", "white", "floor", "none"] = "slope"
     noise: Literal["learned", "fixed"] = "learned"
     temper: float | None = Field(default=None, gt=0, le=1)  # factor on the prior variance; see `resolved`
-    # Exact: all matrices; compressed: few directions of the sinogram; iterative: products alone; auto: by size.
+    # exact: all matrices; compressed: few directions of the sinogram; iterative: products; auto: by size
     regime: Literal["auto", "exact", "compressed", "iterative"] = "auto"
     # Trace of the signal that a compression may leave out, in units of the noise's trace.
     compression: float = Field(default=1e-3, gt=0, lt=1)
     # closed: exact deviations in the compressed regime, a pass of the network for every pixel; auto: by size
     deviations: Literal["auto", "closed", "samples"] = "auto"
-    tolerance: float = Field(default=1e-3, gt=0, lt=1)  # true relative residual of the iterative regime's solves
+    tolerance: float = Field(
+        default=1e-3, gt=0, lt=1
+    )  # true relative residual of the iterative regime's solves
     probes: int = Field(default=10, ge=2)  # of the iterative regime's gradients and log-determinants
     preconditioner_rank: int = Field(default=200, ge=1)  # of the iterative regime
     starts: int = Field(default=3, ge=1)  # of the search for hyperparameters
@@ -138,12 +140,11 @@ class InferenceConfig(_Section):
         """
         if self.regime != "exact" and self.integrate == "laplace":
             raise InputError("inference.integrate 'laplace' needs inference.regime 'exact'")
-        if self.regime == "iterative":
-            if self.objective == "fit" or self.hyperprior == "tv-predcp":
-                raise InputError(
-                    "inference.regime 'iterative' is not offered with objective 'fit' or hyperprior "
-                    "'tv-predcp'; use regime 'compressed'"
-                )
+        if self.regime == "iterative" and (self.objective == "fit" or self.hyperprior == "tv-predcp"):
+            raise InputError(
+                "inference.regime 'iterative' is not offered with objective 'fit' or hyperprior 'tv-predcp'; "
+                "use regime 'compressed'"
+            )
         return self
 
     def resolved(self) -> "InferenceConfig":

@@ -56,9 +56,7 @@ def infer_compressed(
     noise = math.exp(float(log_noise))
     pixels = None if found.noise.variance is None else noise * found.noise.variance
     covariance = problem.covariance(prior)
-    at_mean = Compressed(
-        problem, found.compression, found.noise, found.projection, covariance, pixels, noise
-    )
+    at_mean = Compressed(problem, found.compression, found.noise, found.projection, covariance, pixels, noise)
     spots = torch.zeros(problem.pixels, dtype=torch.float64)
     with progress.stage("posterior"):
         if config.relevance:
@@ -197,7 +195,11 @@ def _deviations(
     if complement is not None and not complement.in_model:
         floor = spread.noise * float(complement.variance[0])
     deviations = SampledDeviations(spread, drawn, seed, floor, closed, progress)
-    certificate |= {"samples": len(drawn), "samples_asked": count, "closed_form": deviations.closed is not None}
+    certificate |= {
+        "samples": len(drawn),
+        "samples_asked": count,
+        "closed_form": deviations.closed is not None,
+    }
     variance = problem.project(deviations.drawn).double().square().mean(dim=1)
     return deviations, variance
 

@@ -119,7 +119,7 @@ class SampledDeviations(Deviations):
         pixels = closed.problem.pixels
         parts = []
         with progress.stage("pixel variances", pixels) as stage:
-            for index in torch.arange(pixels).split(_CLOSED_CHUNK):
+            for index in torch.split(torch.arange(pixels), _CLOSED_CHUNK):
                 parts.append(closed.pixel_covariance(index).diagonal())
                 stage.update(int(index[-1]) + 1)
         return torch.cat(parts).clamp_min(0) + self.floor

@@ -2,8 +2,8 @@
 
 With ``K = Σ_t c_t Y_t``, α = K⁻¹ r and probes z of random signs,
 ``∂(rᵀK⁻¹r)/∂c_t = −αᵀ Y_t α`` and ``∂log|K|/∂c_t = E zᵀ K⁻¹ Y_t z``: every term of every block from the same
-solves, since ``vᵀ Y_{b,d} z`` is a sum over taps of ``Jᵀ Bᵀ v`` and ``Jᵀ Bᵀ z``. log|K| itself is found by stochastic
-Lanczos quadrature. The probes are drawn once, so that the search sees a fixed function.
+solves, since ``vᵀ Y_{b,d} z`` is a sum over taps of ``Jᵀ Bᵀ v`` and ``Jᵀ Bᵀ z``. log|K| itself is found by
+stochastic Lanczos quadrature. The probes are drawn once, so that the search sees a fixed function.
 """
 
 import math
@@ -27,11 +27,11 @@ from ct_dip.solvers.lanczos import Estimate, log_det
 from ct_dip.tangent.statistics import term_slices
 from ct_dip.tangent.taps import tap_pairs
 
-_STEPS = 60
-_RATE = 0.3  # of Adam at the first step, in log-parameters; falls to a tenth of a percent of it
+_STEPS = 80
+_REACH = 0.5  # of a step, in log-parameters
+_ENOUGH = 0.1  # standard errors of the gradient at which the search ends; it has converged at 1
 _RENEWAL = 15  # steps after which the preconditioner is made anew
 _LANCZOS_STEPS = 25
-_CONVERGED = 3.0  # standard errors of the gradient
 
 
 class Gradient(NamedTuple):
@@ -192,30 +192,34 @@ class StochasticEvidence:
 def fit_stochastic(
     evidence: StochasticEvidence, *, steps: int = _STEPS, progress: Progress | None = None
 ) -> StochasticFit:
-    """Follow the gradient with Adam, at a rate that falls, from where the fitted weights put θ."""
+    """Find the root of the gradient by BFGS steps of limited length, from where the fitted weights put θ.
+
+    With its probes fixed the gradient is a smooth function, but of no function that could be computed as well,
+    so there is no line search. The search ends where the gradient is small against its standard error.
+    """
     model = evidence.model
     lower, upper = model.bounds
-    theta = model.start.clone().requires_grad_()
-    adam = torch.optim.Adam([theta], lr=_RATE, betas=(0.8, 0.95))
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(adam, steps, eta_min=1e-3 * _RATE)
-    trace = []
+    theta = model.start.clone()
+    found = evidence.gradient(theta)
+    inverse = torch.eye(len(theta), dtype=torch.float64) * (_REACH / float(found.value.abs().max() + 1e-12))
+    trace = [float(found.value.norm())]
     with (progress or Progress()).stage("evidence", steps) as stage:
         for step in range(steps):
-            found = evidence.gradient(theta.detach())
-            theta.grad = -found.value
-            adam.step()
-            schedule.step()
-            with torch.no_grad():
-                theta.clamp_(lower, upper)
-            size = float((found.value / found.standard_error.clamp_min(1e-12)).abs().max())
-            trace.append(float(found.value.norm()))
+            size = _in_errors(found, theta, lower, upper)
             stage.update(step + 1, gradient=trace[-1], in_errors=size)
-        at = theta.detach()
-        found = evidence.gradient(at)
+            if size <= _ENOUGH:
+                break
+            move = inverse @ found.value
+            move = move * min(1.0, _REACH / float(move.abs().max()))
+            new = (theta + move).clamp(lower, upper)
+            after = evidence.gradient(new)
+            inverse = _updated(inverse, new - theta, found.value - after.value)
+            theta, found = new, after
+            trace.append(float(found.value.norm()))
+        at = theta
         value = evidence.log_evidence(at)
     edge = (at <= lower + 1e-6) | (at >= upper - 1e-6)
-    inside = ~edge
-    converged = bool((found.value.abs() <= _CONVERGED * found.standard_error)[inside].all())
+    converged = _in_errors(found, at, lower, upper) <= 1
     fit = EvidenceFit(
         theta=at,
         names=model.names,
@@ -224,7 +228,7 @@ def fit_stochastic(
         converged=converged and not evidence.unconverged,
         at_bound=tuple(name for name, ends in zip(model.names, edge.tolist(), strict=True) if ends),
         found=(float(value.value),),
-        evaluations=steps + 1,
+        evaluations=len(trace),
         trace=np.array(trace),
         jitter=0.0,
     )
@@ -237,3 +241,19 @@ def fit_stochastic(
         worst_residual=evidence.worst_residual,
         unconverged=evidence.unconverged,
     )
+
+
+def _in_errors(gradient: Gradient, theta: Tensor, lower: Tensor, upper: Tensor) -> float:
+    """The largest component in units of its standard error, of parameters that may still move."""
+    free = ((theta > lower) | (gradient.value > 0)) & ((theta < upper) | (gradient.value < 0))
+    relative = gradient.value.abs() / gradient.standard_error.clamp_min(1e-12)
+    return float(relative[free].max()) if free.any() else 0.0
+
+
+def _updated(inverse: Tensor, step: Tensor, change: Tensor) -> Tensor:
+    """BFGS: the inverse Hessian after a step over which the (negative) gradient changed so much."""
+    curvature = float(step @ change)
+    if curvature <= 1e-12 * float(step.norm() * change.norm()):
+        return inverse  # not concave here
+    left = torch.eye(len(step), dtype=step.dtype) - torch.outer(step, change) / curvature
+    return left @ inverse @ left.T + torch.outer(step, step) / curvature

@@ -49,9 +49,10 @@ def plan_regime(shape: UNetShape, scan: Scan, config: InferenceConfig, budget: i
     if config.regime == "iterative":
         return _plan_iterative(shape, scan, config)
     compressed = _plan_compressed(shape, scan, config, budget)
-    if config.regime == "auto" and max(exact.bytes.values()) <= budget:
-        if compressed.max_rank < _LEAST_RANK or sum(exact.passes.values()) <= sum(compressed.passes.values()):
-            return exact
+    cheap = sum(exact.passes.values()) <= sum(compressed.passes.values())
+    fits = max(exact.bytes.values()) <= budget
+    if config.regime == "auto" and fits and (cheap or compressed.max_rank < _LEAST_RANK):
+        return exact
     if compressed.max_rank < _LEAST_RANK:
         raise MemoryBudgetError(
             f"compressed inference of rank {_LEAST_RANK}, the least that is useful, needs "
@@ -85,7 +86,7 @@ def _plan_compressed(shape: UNetShape, scan: Scan, config: InferenceConfig, budg
     if config.resolved().hyperprior == "tv-predcp":
         passes["difference variances"] = 2 * pixels
     held = _compressed_bytes(shape, scan, config, max(guess, 1))
-    return RegimePlan("compressed", {name: held for name in passes}, passes, max_rank)
+    return RegimePlan("compressed", dict.fromkeys(passes, held), passes, max_rank)
 
 
 def _plan_iterative(shape: UNetShape, scan: Scan, config: InferenceConfig) -> RegimePlan:
@@ -95,7 +96,7 @@ def _plan_iterative(shape: UNetShape, scan: Scan, config: InferenceConfig) -> Re
     held += columns * (4 * weights + 40 * scan.sinogram.size) + 4 * config.samples * _pixels(scan)
     steps = 60 * (config.probes + 1) * 10
     passes = {"evidence": 2 * steps + 10 * config.preconditioner_rank, "samples": 20 * config.samples}
-    return RegimePlan("iterative", {name: held for name in passes}, passes, 0)
+    return RegimePlan("iterative", dict.fromkeys(passes, held), passes, 0)
 
 
 def _compressed_bytes(shape: UNetShape, scan: Scan, config: InferenceConfig, rank: int) -> int:

@@ -14,7 +14,7 @@ from torch import Tensor
 from ct_dip.evidence.marginal import factorise
 from ct_dip.posterior.exact import LinearModel, prior_covariance
 
-FALSESPOTS = 0.05  # expected in an image for which the model is right
+FALSE_SPOTS = 0.05  # expected in an image for which the model is right
 SPOTS = 10  # at most; a model that is wrong in more places is not mended by this
 
 

@@ -9,15 +9,36 @@ import math
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from ct_dip.dip.unet import UNet, WeightBlock
+from ct_dip.dip.unet import UNet, UNetShape, WeightBlock
 from ct_dip.operators.linear_map import LinearMap
 from ct_dip.tangent.linearised import LinearisedUNet
 
 # Of the largest map of one chunk: what fits the cache together with the other operands of a convolution.
 # Larger chunks gain nothing on small maps and lose a third on large ones (measured on 28² to 256²).
 CHUNK_BYTES = 4 * 2**20
+
+
+def jacobian_bytes(shape: UNetShape, image: tuple[int, int]) -> int:
+    """Memory of a `Jacobian` in float32 and of its passes, for planning: no network is run."""
+    network = UNet(shape).to("meta")
+    constants = 0
+    largest = 0
+
+    def count(module: nn.Module, parts: tuple[Tensor, ...], output: Tensor) -> None:
+        nonlocal constants, largest
+        assert isinstance(module, nn.Conv2d)
+        taps = module.kernel_size[0] * module.kernel_size[1]
+        unfolded = taps * module.in_channels * output[0, 0].numel()
+        constants += 4 * (unfolded + 4 * output.numel())
+        largest = max(largest, 4 * output.numel())
+
+    for module in network.modules():
+        if isinstance(module, nn.Conv2d):
+            module.register_forward_hook(count)
+    network(torch.empty(1, 1, *image, device="meta"))
+    return constants + 40 * max(CHUNK_BYTES, largest)
 
 
 class Jacobian(LinearMap):
