@@ -1,5 +1,6 @@
 """From a fitted network to a posterior: linearise, fit hyperparameters by evidence, condition on the data."""
 
+import hashlib
 import math
 from pathlib import Path
 
@@ -11,12 +12,13 @@ from ct_dip.arrays import Floats
 from ct_dip.config import InferenceConfig
 from ct_dip.data.scan import Scan
 from ct_dip.dip.ensemble import DipFit
-from ct_dip.evidence.fit import EvidenceFit, fit_evidence
+from ct_dip.evidence.fit import EvidenceFit
 from ct_dip.evidence.laplace import hyperparameter_points
+from ct_dip.evidence.stage import evidence_stage
 from ct_dip.operators import ray_transform
 from ct_dip.operators.linear_map import LinearMap
 from ct_dip.posterior.exact import LinearModel, Moments, condition_over
-from ct_dip.posterior.model import inference_bytes, linear_model
+from ct_dip.posterior.model import features_digest, inference_bytes, linear_model
 from ct_dip.posterior.posterior import Posterior, SinogramCheck
 from ct_dip.posterior.relevance import relevant_pixels
 from ct_dip.priors.weights import BlockPrior
@@ -42,7 +44,8 @@ def fit_posterior(
         config: prior, objective, complement, …
         transform: the scan's ray transform on the CPU, if it is at hand: exact inference is float64 linear
             algebra, and runs there.
-        run_folder: where features are kept, so that the same fit with another objective finds them.
+        run_folder: where features and evidence are kept: the same fit with another objective finds its
+            features there, and with another temper or number of samples its hyperparameters, too.
         seed: of the further starts of the evidence's search.
 
     Raises:
@@ -61,7 +64,14 @@ def fit_posterior(
         jacobian = Jacobian(fit.network(), fit.network_input)
     folder = None if run_folder is None else Path(run_folder)
     model = linear_model(fit, scan, jacobian, config, transform, progress, folder)
-    found = fit_evidence(model.evidence, starts=config.starts, seed=seed, progress=progress)
+    found = evidence_stage(
+        model.evidence,
+        folder,
+        _evidence_digest(fit, scan, config, model, seed),
+        starts=config.starts,
+        seed=seed,
+        progress=progress,
+    )
     with progress.stage("posterior"):
         if config.relevance:
             spots = relevant_pixels(model, found.theta, jacobian.range_shape)
@@ -93,6 +103,22 @@ def fit_posterior(
             spots=int((torch.as_tensor(model.relevance) > 0).sum()),
             jitter=max(found.jitter, moments.jitter),
         )
+
+
+# What the search for hyperparameters reads of the configuration; the rest comes after it.
+_SEARCHED = {
+    *("prior", "prior_mean", "objective", "hyperprior", "predcp_strength", "complement", "noise", "starts")
+}
+
+
+def _evidence_digest(fit: DipFit, scan: Scan, config: InferenceConfig, model: LinearModel, seed: int) -> str:
+    """Of everything that the hyperparameters depend on; the residuals stand for the ray transform."""
+    settings = config.model_dump_json(include=_SEARCHED)
+    identity = f"{features_digest(fit, scan, config)} {fit.tv_weight!r} {settings} {seed}"
+    digest = hashlib.sha256(identity.encode())
+    for residual in (model.evidence.residual, model.evidence.residual_at_fit):
+        digest.update(residual.numpy().tobytes())
+    return digest.hexdigest()
 
 
 def _check_sinogram(
