@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from ct_dip.calibration.coverage import near_object
 from ct_dip.data.result import Result
 from ct_dip.errors import ResultError
 from ct_dip.report import report_page, verdicts
@@ -105,8 +106,13 @@ def test_the_verdict_counts_the_noise_of_the_reference():
     assert verdicts.coverage_verdict(verdicts.calibration(right)).level == "good"
     silent = replace(right, metrics={k: v for k, v in right.metrics.items() if k != "reference_std"})
     assert verdicts.coverage_verdict(verdicts.calibration(silent)).level == "poor"
-    # The object is found where the image shows it: the reference is noise everywhere.
-    assert verdicts.calibration(right).near_pixels < 0.6 * right.mean.size
+
+
+def test_the_object_is_found_where_the_image_shows_it():
+    """The reference is noise where nothing is; a posterior mean is smooth there."""
+    noisy, disc = against_reference(2e-3), whole_result().arrays["truth"]
+    assert near_object(noisy.arrays["reference"]).all()
+    assert verdicts.calibration(replace(noisy, mean=disc)).near_pixels == near_object(disc).sum()
 
 
 def test_a_reference_of_another_shape_is_refused():
