@@ -132,8 +132,8 @@ def reconstruct(
             write_report(page, result, source=loaded.source or scan.name)
         drawn = write_figures(figures, result) if figures else []
     except KeyboardInterrupt:
-        way_on = f"the same command goes on from {folder}" if _has_stages(folder) else "nothing was kept yet"
-        raise InterruptedRunError(f"interrupted; {way_on}") from None
+        way_on = f"goes on from {folder}" if _has_stages(folder) else "starts again, as nothing was kept yet"
+        raise InterruptedRunError(f"interrupted; the same command {way_on}") from None
     except OutputError as error:
         way_on = f"; what was computed is in {folder}, and --run {folder} goes on from it"
         raise OutputError(f"{error}{way_on if _has_stages(folder) else ''}") from error
