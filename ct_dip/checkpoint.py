@@ -15,7 +15,8 @@ from ct_dip.files import atomic_path
 def save_checkpoint(path: Path, digest: str, state: dict[str, Tensor]) -> None:
     """Write a state atomically, labelled with the digest of what it belongs to."""
     arrays = {name: tensor.detach().cpu().numpy() for name, tensor in state.items()}
-    with atomic_path(path) as temporary, temporary.open("wb") as file:
+    advice = "choose another run folder (--run)"
+    with atomic_path(path, advice=advice) as temporary, temporary.open("wb") as file:
         np.savez(file, allow_pickle=False, digest=np.array(digest), **arrays)
 
 

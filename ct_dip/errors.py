@@ -10,6 +10,12 @@ class CtDipError(Exception):
     exit_code = 1
 
 
+class InterruptedRunError(CtDipError):
+    """The user stopped a run; the message says how it goes on. Exit code 130."""
+
+    exit_code = 130
+
+
 class InputError(CtDipError):
     """Something the user gave cannot be used; exit code 2."""
 
@@ -26,6 +32,10 @@ class ScanError(InputError):
 
 class ResultError(InputError):
     """A result file that cannot be read."""
+
+
+class MissingPartError(InputError):
+    """A result that does not hold what was asked of it."""
 
 
 class OutputError(InputError):

@@ -1,6 +1,7 @@
 """Files appear complete or not at all."""
 
 import contextlib
+import errno
 import os
 import secrets
 from collections.abc import Iterator
@@ -32,6 +33,11 @@ def atomic_path(path: str | Path, *, advice: str = "choose another place") -> It
         temporary.replace(path)
     except OSError as error:
         reason = error.strerror or str(error)
+        files = [str(parent) for parent in path.parents if parent.is_file()]
+        if files:
+            reason = f"{files[0]} is not a folder"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            advice = f"make room there, or {advice}"
         raise OutputError(f"cannot write {path}: {reason}; {advice}") from error
     finally:
         with contextlib.suppress(OSError):

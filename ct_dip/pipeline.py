@@ -19,18 +19,20 @@ from ct_dip.calibration.coverage import coverage
 from ct_dip.classical.cgls import cgls
 from ct_dip.classical.fbp import fbp
 from ct_dip.classical.tv import tv
-from ct_dip.config import RunConfig
+from ct_dip.config import METHODS, RunConfig
+from ct_dip.data.comparison import Comparison, comparison_of_scan
 from ct_dip.data.result import Result
 from ct_dip.data.scan import Scan
 from ct_dip.devices import pick_device
 from ct_dip.dip.ensemble import DipFit
 from ct_dip.dip.fit import fit_dip
 from ct_dip.dip.presets import resolve
-from ct_dip.errors import CtDipError
+from ct_dip.errors import CtDipError, InputError
 from ct_dip.operators import ray_transform
 from ct_dip.operators.linear_map import LinearMap
 from ct_dip.plan import plan_run
 from ct_dip.posterior.fit import fit_posterior
+from ct_dip.posterior.posterior import Posterior
 from ct_dip.progress import Progress
 from ct_dip.quality import psnr, ssim
 
@@ -46,7 +48,10 @@ class _Job:
     config: RunConfig
     progress: Progress
     budget: int  # bytes
-    run_folder: Path | None
+    run_folder: Path | None = None
+    known: Comparison | None = None  # what the image is compared with when it is finished
+    fit: DipFit | None = None  # a network that was fitted before
+    own_network: bool = True  # or it was fitted elsewhere, and nobody knows its settings
 
     def transform(self) -> LinearMap:
         """The scan's ray transform."""
@@ -84,20 +89,29 @@ def reconstruct(
     progress: Progress | None = None,
     memory_budget: int | str | None = None,
     run_folder: str | Path | None = None,
+    reference: Floats | None = None,
+    reference_std: float | None = None,
+    fit: DipFit | None = None,
 ) -> Result:
     """Reconstruct a scan with the method that the configuration names.
 
-    The ground truth of a simulated scan is used for the metrics of the finished image only.
+    The ground truth of a simulated scan, or a reference, is used for the metrics of the finished image only.
 
     Args:
         config: what to compute; see `ct_dip.config.load_config`.
         progress: told about every stage.
         memory_budget: bytes or text such as ``"4G"``; see `ct_dip.memory.memory_budget`.
         run_folder: where a long method keeps its checkpoints, and goes on from them.
+        reference: image to compare with, of a scan without a ground truth, in 1/mm, (rows, columns).
+        reference_std: noise of the reference's pixels, 1/mm; see `ct_dip.data.comparison`.
+        fit: of the network to this scan, if it is at hand, for methods ``dip`` and ``lin-dip``.
     """
     config = (config or RunConfig()).with_preset(scan.geometry.domain_shape)
     progress = progress or Progress()
     budget = memory.memory_budget(memory_budget)
+    known = comparison_of_scan(scan, reference, reference_std)
+    if fit is not None:
+        _check_fit(fit, scan, config)
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     plan_run(scan, config, budget=budget).require()
@@ -108,33 +122,92 @@ def reconstruct(
         progress=progress,
         budget=budget,
         run_folder=None if run_folder is None else Path(run_folder),
+        known=known,
+        fit=fit,
+        own_network=fit is None,
     )
     methods = {"fbp": _fbp, "cgls": _cgls, "tv": _tv, "dip": _dip, "lin-dip": _lin_dip}
-    image, metrics, traces, std, arrays = methods[config.method](job)
+    return _result(job, methods[config.method](job))
+
+
+def posterior_result(
+    posterior: Posterior,
+    scan: Scan,
+    config: RunConfig | None = None,
+    *,
+    progress: Progress | None = None,
+    reference: Floats | None = None,
+    reference_std: float | None = None,
+) -> Result:
+    """A posterior that `ct_dip.fit_posterior` gave, as the result that `reconstruct` would make of it.
+
+    Args:
+        scan: that it belongs to.
+        config: that the posterior was made with; ``samples`` and ``patch`` of its section ``inference`` say
+            what goes into the result.
+        reference: as for `reconstruct`; ``reference_std`` too.
+    """
+    config = (config or RunConfig()).model_copy(update={"method": "lin-dip"})
+    if posterior.mean.shape != scan.geometry.domain_shape:
+        raise InputError(
+            f"the posterior has shape {posterior.mean.shape}, the scan's image "
+            f"{scan.geometry.domain_shape}; give the scan that it was made from"
+        )
+    job = _Job(
+        scan=scan,
+        sinogram=torch.as_tensor(np.array(scan.sinogram)),
+        config=config.with_preset(scan.geometry.domain_shape),
+        progress=progress or Progress(),
+        budget=memory.memory_budget(),
+        known=comparison_of_scan(scan, reference, reference_std),
+        own_network=False,
+    )
+    return _result(job, _posterior_outcome(job, posterior))
+
+
+def _result(job: _Job, outcome: _Outcome) -> Result:
+    """What a method found, compared with what is known, and where it comes from."""
+    image, metrics, traces, std, arrays = outcome
+    scan, config, known = job.scan, job.config, job.known
     mean = image.cpu().numpy().astype(np.float32)
     if not np.isfinite(mean).all():
         raise CtDipError(f"method {config.method} gave an image that is not finite; check its settings")
-    if scan.ground_truth is not None:
-        with progress.stage("compare with the truth"):
-            quality = {
-                "psnr": psnr(mean, scan.ground_truth, scan.mask),
-                "ssim": ssim(mean, scan.ground_truth),
-            }
+    arrays = arrays or {}
+    if known is not None:
+        with job.progress.stage(f"compare with the {known.name}"):
+            quality = {"psnr": psnr(mean, known.image, scan.mask), "ssim": ssim(mean, known.image)}
             metrics |= {name: value for name, value in quality.items() if math.isfinite(value)}
+        metrics |= known.metrics
+        arrays[known.name] = known.image
     metrics |= {"peak_memory_mb": _peak_memory_mb(), "seeds": {"run": config.seed}}
+    settings = _settings(config, scan.geometry.domain_shape)
+    if not job.own_network:
+        del settings["dip"]
     return Result(
         method=config.method,
         mean=mean,
         pixel_size=scan.geometry.volume.pixel_size,
         scan_digest=scan.digest,
-        settings=_settings(config, scan.geometry.domain_shape),
+        settings=settings,
         metrics=metrics,
-        seconds=progress.seconds,
+        seconds=job.progress.seconds,
         versions=versions(),
         traces={name: np.asarray(values, dtype=np.float64) for name, values in traces.items()},
         std=std,
-        arrays=arrays or {},
+        arrays=arrays,
     )
+
+
+def _check_fit(fit: DipFit, scan: Scan, config: RunConfig) -> None:
+    if "dip" not in METHODS[config.method]:
+        raise InputError(
+            f"a fit of the network has no effect with method {config.method!r}; use dip or lin-dip"
+        )
+    if fit.image.shape != scan.geometry.domain_shape:
+        raise InputError(
+            f"the fit has shape {fit.image.shape}, the scan's image {scan.geometry.domain_shape}; "
+            "give the scan that it was fitted to"
+        )
 
 
 def _fbp(job: _Job) -> _Outcome:
@@ -194,7 +267,7 @@ def _dip(job: _Job) -> _Outcome:
 
 def _fit_network(job: _Job, transform: LinearMap) -> tuple[DipFit, dict[str, Any]]:
     _, metrics = job.variance()
-    fit = fit_dip(
+    fit = job.fit or fit_dip(
         job.scan,
         job.config.dip,
         seed=job.config.seed,
@@ -209,18 +282,23 @@ def _fit_network(job: _Job, transform: LinearMap) -> tuple[DipFit, dict[str, Any
 
 def _lin_dip(job: _Job) -> _Outcome:
     transform = job.transform()
-    settings = job.config.inference
     fit, metrics = _fit_network(job, transform)
     posterior = fit_posterior(
         fit,
         job.scan,
-        settings,
+        job.config.inference,
         transform=transform if job.sinogram.is_cpu else None,
         progress=job.progress,
         memory_budget=job.budget,
         run_folder=job.run_folder,
         seed=job.config.seed,
     )
+    outcome = _posterior_outcome(job, posterior)
+    return outcome._replace(metrics=metrics | outcome.metrics, traces=fit.traces | outcome.traces)
+
+
+def _posterior_outcome(job: _Job, posterior: Posterior) -> _Outcome:
+    settings, known = job.config.inference, job.known
     found = posterior.evidence
     if not found.converged:
         job.progress.note("the search for hyperparameters did not converge; its best values are used")
@@ -228,7 +306,7 @@ def _lin_dip(job: _Job) -> _Outcome:
         job.progress.note(f"hyperparameters at the end of their range: {', '.join(found.at_bound)}")
     if posterior.jitter:
         job.progress.note(f"a covariance needed a jitter of {posterior.jitter:.2g} to be factorised")
-    metrics |= {
+    metrics: dict[str, Any] = {
         "evidence": found.evidence,
         "evidence_objective": found.objective,
         "evidence_evaluations": found.evaluations,
@@ -243,20 +321,23 @@ def _lin_dip(job: _Job) -> _Outcome:
         "sinogram_chi2": float(np.mean(posterior.sinogram.standardised**2)),
         "hyperparameters": posterior.hyperparameters,
     }
-    truth = job.scan.ground_truth
-    if truth is not None:
+    if known is not None:
         with job.progress.stage("calibration"):
             metrics |= {
                 f"coverage_{round(100 * level)}": float(covered)
                 for level, covered in zip(
                     LEVELS,
-                    coverage(truth, posterior.mean, posterior.std, LEVELS, job.scan.mask),
+                    coverage(
+                        known.image, posterior.mean, known.widened(posterior.std), LEVELS, job.scan.mask
+                    ),
                     strict=True,
                 )
             }
             if settings.complement != "none":  # without one there is no density
-                metrics["log_likelihood_per_pixel"] = posterior.log_likelihood(truth)
-                metrics["log_likelihood_per_pixel_1x1"] = posterior.log_likelihood(truth, 1)
+                for name, patch in (("", None), ("_1x1", 1)):
+                    metrics[f"log_likelihood_per_pixel{name}"] = posterior.log_likelihood(
+                        known.image, patch, noise_std=known.noise_std
+                    )
     arrays = {
         "fbp": fbp(job.sinogram, job.scan.geometry, filter="hann").cpu().numpy(),
         "dip": posterior.dip,
@@ -265,8 +346,6 @@ def _lin_dip(job: _Job) -> _Outcome:
         "sinogram_std": posterior.sinogram.std,
         "sinogram_standardised": posterior.sinogram.standardised,
     }
-    if truth is not None:
-        arrays["truth"] = truth
     if settings.samples:
         with job.progress.stage("samples"):
             arrays["samples"] = posterior.sample(settings.samples, seed=job.config.seed)
@@ -274,7 +353,7 @@ def _lin_dip(job: _Job) -> _Outcome:
     if settings.patch:
         for rows, columns, covariance in posterior.covariance(settings.patch):
             arrays[f"patch_{rows.start}_{columns.start}"] = covariance
-    traces = fit.traces | {"evidence": found.trace}
+    traces = {"evidence": found.trace}
     return _Outcome(torch.as_tensor(posterior.mean), metrics, traces, posterior.std, arrays)
 
 

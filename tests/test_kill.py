@@ -49,7 +49,7 @@ while killed < int(sys.argv[1]) and killed + finished < 80:
     if os.path.exists("killed.h5"):  # complete, then: it can be read, and is right
         assert same(read_result("killed.h5"), whole)
         os.remove("killed.h5")
-        for name in ("killed.png", "killed.yaml"):
+        for name in ("killed.png", "killed.yaml", "killed.html"):
             if os.path.exists(name):
                 os.remove(name)
     if random.random() < 0.5:  # from the beginning again, now and then

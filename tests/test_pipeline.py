@@ -203,7 +203,7 @@ def test_another_prior_reuses_fit_and_features(tmp_path, monkeypatch):
 
     fresh = reconstruct(scan, config("inference.complement=white"))
     reconstruct(scan, config(), run_folder=tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {"dip.npz", "features.npz"}
+    assert {path.name for path in tmp_path.iterdir()} == {"dip.npz", "evidence.npz", "features.npz"}
 
     def refuse(*_, **__):
         raise AssertionError("this stage was done before")
@@ -221,6 +221,34 @@ def test_another_prior_reuses_fit_and_features(tmp_path, monkeypatch):
     (tmp_path / "features.npz").write_bytes(b"damaged")
     again = reconstruct(scan, config("inference.complement=white"), run_folder=tmp_path)
     assert np.array_equal(again.std, fresh.std)
+
+
+def test_only_the_evidence_is_redone_for_another_hyperprior(tmp_path, monkeypatch):
+    geometry = scanner(Volume(shape=(16, 16)), views=12)
+    scan = simulate("ellipses", geometry, noise=NoiseLevel(relative=0.05), seed=2)
+    quick = ["dip.channels=[8,8]", "dip.max_steps=60", "dip.cooldown_steps=20", "inference.starts=1"]
+
+    def config(*settings):
+        return load_config(method="lin-dip", settings=[*quick, "inference.objective=optimum", *settings])
+
+    first = reconstruct(scan, config(), run_folder=tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+    def refuse(*_, **__):
+        raise AssertionError("this stage was done before")
+
+    monkeypatch.setattr("ct_dip.dip.ensemble.Ensemble.step", refuse)
+    monkeypatch.setattr("ct_dip.tangent.jacobian.Jacobian.columns", refuse)
+    other = reconstruct(scan, config("inference.hyperprior=none"), run_folder=tmp_path)
+    after = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert [name for name in sorted(after) if after[name] != before.get(name)] == ["evidence.npz"]
+    assert not np.array_equal(other.std, first.std)
+    # The run that was just made goes on after its evidence.
+    monkeypatch.setattr("ct_dip.evidence.stage.fit_evidence", refuse)
+    again = reconstruct(scan, config("inference.hyperprior=none"), run_folder=tmp_path)
+    assert np.array_equal(again.std, other.std)
+    assert again.metrics["hyperparameters"] == other.metrics["hyperparameters"]
+    assert np.array_equal(again.traces["evidence"], other.traces["evidence"])
 
 
 def test_presets_fill_what_was_not_given(scan):

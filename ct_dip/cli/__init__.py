@@ -70,7 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
         _fail(f"{type(error).__name__}: {error}; run again with --verbose to see where")
         return 1
     if code == 130:
-        message("ct-dip: interrupted, no result written; the same command goes on from a checkpoint")
+        message("ct-dip: interrupted; the same command starts again")
     return code
 
 

@@ -31,8 +31,8 @@ def message(text: str) -> None:
 
 
 def print_json(values: dict[str, Any]) -> None:
-    """Data, one JSON object on standard output."""
-    print(json.dumps(values, indent=2, sort_keys=True, allow_nan=False))
+    """Data, one JSON object on standard output, in the order given: that of stages is when they ran."""
+    print(json.dumps(values, indent=2, allow_nan=False))
 
 
 def print_table(title: str, rows: dict[str, str]) -> None:

@@ -34,15 +34,17 @@ class Result:
         pixel_size: mm.
         scan_digest: of the scan that was reconstructed.
         settings: everything that the method was told, resolved.
-        metrics: numbers that came out: PSNR and SSIM where a truth is known, iterations, gap, …
-        seconds: wall time by stage.
+        metrics: numbers that came out: iterations, gap, …; PSNR and SSIM where there is an image to compare
+            with, which ``compared_with`` calls ``truth`` or ``reference``; ``reference_std``: its noise.
+        seconds: wall time by stage, in the order of execution.
         versions: of the libraries.
         traces: curves, by name.
         std: standard deviation of every pixel in 1/mm, of a method that has one.
-        arrays: by name; of ``lin-dip``, in 1/mm: images ``fbp``, ``dip``, ``linear`` and, if the scan has
-            one, ``truth``; ``samples`` (n, rows, columns) of the posterior; ``sinogram_mean``,
-            ``sinogram_std`` and ``sinogram_standardised`` of its predictive check; ``patch_ROW_COLUMN``,
-            in 1/mm², the covariance of the patch with that first pixel.
+        arrays: by name, in 1/mm: ``truth`` if the scan has one, or the ``reference`` that was given in its
+            place; of ``lin-dip`` the images ``fbp``, ``dip`` and ``linear``, ``samples`` (n, rows, columns)
+            of the posterior, ``sinogram_mean``, ``sinogram_std`` and ``sinogram_standardised`` of its
+            predictive check, and ``patch_ROW_COLUMN``, in 1/mm², the covariance of the patch with that
+            first pixel.
     """
 
     method: str
@@ -79,7 +81,9 @@ def write_result(path: str | Path, result: Result) -> None:
         file.attrs["pixel_size"] = result.pixel_size
         file.attrs["scan_digest"] = result.scan_digest
         for name in _JSON:
-            file.attrs[name] = json.dumps(getattr(result, name), sort_keys=True, allow_nan=False)
+            # Stages are kept in the order in which they ran.
+            text = json.dumps(getattr(result, name), sort_keys=name != "seconds", allow_nan=False)
+            file.attrs[name] = text
         add_array(file, "mean", result.mean.astype(np.float32), unit="1/mm")
         if result.std is not None:
             add_array(file, "std", result.std.astype(np.float32), unit="1/mm")

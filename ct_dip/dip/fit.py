@@ -85,6 +85,7 @@ def fit_many(
     path = None if run_folder is None else Path(run_folder) / CHECKPOINT
     if path is not None and (state := load_checkpoint(path, digest)) is not None:
         ensemble.restore(state)
+    before = ensemble.adam.steps
     assert config.max_steps is not None
     with (progress or Progress()).stage("deep image prior", config.max_steps) as stage:
         saved = time.monotonic()
@@ -94,7 +95,7 @@ def fit_many(
             if path is not None and time.monotonic() - saved > _CHECKPOINT_SECONDS:
                 save_checkpoint(path, digest, ensemble.state())
                 saved = time.monotonic()
-    if path is not None:
+    if path is not None and ensemble.adam.steps > before:  # a fit that was done is on disk as it is
         save_checkpoint(path, digest, ensemble.state())
     return ensemble.fits()
 

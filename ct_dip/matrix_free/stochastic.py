@@ -194,8 +194,8 @@ def fit_stochastic(
 ) -> StochasticFit:
     """Find the root of the gradient by BFGS steps of limited length, from where the fitted weights put θ.
 
-    With its probes fixed the gradient is a smooth function, but of no function that could be computed as well,
-    so there is no line search. The search ends where the gradient is small against its standard error.
+    With its probes fixed the gradient is a smooth function, but of nothing that could be computed as well, so
+    there is no line search. The search ends where the gradient is small against its standard error.
     """
     model = evidence.model
     lower, upper = model.bounds

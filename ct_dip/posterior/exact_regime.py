@@ -1,5 +1,6 @@
 """Inference with all matrices at hand; see `ct_dip.posterior.exact`."""
 
+import hashlib
 import math
 from pathlib import Path
 
@@ -8,16 +9,21 @@ import torch
 from ct_dip.config import InferenceConfig
 from ct_dip.data.scan import Scan
 from ct_dip.dip.ensemble import DipFit
-from ct_dip.evidence.fit import fit_evidence
 from ct_dip.evidence.laplace import hyperparameter_points
+from ct_dip.evidence.stage import evidence_stage
 from ct_dip.operators.linear_map import LinearMap
 from ct_dip.posterior.deviations import DenseDeviations
-from ct_dip.posterior.exact import condition_over
+from ct_dip.posterior.exact import LinearModel, condition_over
 from ct_dip.posterior.inferred import Inferred
-from ct_dip.posterior.model import linear_model
+from ct_dip.posterior.model import features_digest, linear_model
 from ct_dip.posterior.relevance import relevant_pixels
 from ct_dip.progress import Progress
 from ct_dip.tangent.jacobian import Jacobian
+
+# What the search for hyperparameters reads of the configuration; the rest comes after it.
+_SEARCHED = {
+    *("prior", "prior_mean", "objective", "hyperprior", "predcp_strength", "complement", "noise", "starts")
+}
 
 
 def infer_exact(
@@ -34,7 +40,14 @@ def infer_exact(
     """The posterior in closed form; ``config`` with every open choice made."""
     progress = progress or Progress()
     model = linear_model(fit, scan, jacobian, config, transform, progress, folder)
-    found = fit_evidence(model.evidence, starts=config.starts, seed=seed, progress=progress)
+    found = evidence_stage(
+        model.evidence,
+        folder,
+        _evidence_digest(fit, scan, config, model, seed),
+        starts=config.starts,
+        seed=seed,
+        progress=progress,
+    )
     with progress.stage("posterior"):
         if config.relevance:
             spots = relevant_pixels(model, found.theta, jacobian.range_shape)
@@ -59,3 +72,13 @@ def infer_exact(
             certificate={},
             extra={},
         )
+
+
+def _evidence_digest(fit: DipFit, scan: Scan, config: InferenceConfig, model: LinearModel, seed: int) -> str:
+    """Of everything that the hyperparameters depend on; the residuals stand for the ray transform."""
+    settings = config.model_dump_json(include=_SEARCHED)
+    identity = f"{features_digest(fit, scan, config)} {fit.tv_weight!r} {settings} {seed}"
+    digest = hashlib.sha256(identity.encode())
+    for residual in (model.evidence.residual, model.evidence.residual_at_fit):
+        digest.update(residual.numpy().tobytes())
+    return digest.hexdigest()

@@ -46,7 +46,8 @@ def fit_posterior(
         transform: the scan's ray transform on the CPU, if it is at hand: inference runs there.
         budget_minutes: after which a compression grows no more and no more samples are drawn; what was
             reached is in the certificate.
-        run_folder: where features are kept, so that the same fit with another objective finds them.
+        run_folder: where stages are kept: in the exact regime the same fit with another objective finds its
+            features there, and with another temper or number of samples its hyperparameters, too.
         seed: of the further starts of the evidence's search, and of every probe and sample.
 
     Raises:

@@ -60,7 +60,7 @@ def linear_model(
     found = stage_result(
         run_folder,
         FEATURES,
-        _features_digest(fit, scan, config),
+        features_digest(fit, scan, config),
         lambda: _features(jacobian, config, transform, inverse, progress),
     )
     grams = found["grams"]
@@ -111,7 +111,7 @@ def inference_bytes(shape: UNetShape, scan: Scan, config: InferenceConfig) -> di
     }
 
 
-def _features_digest(fit: DipFit, scan: Scan, config: InferenceConfig) -> str:
+def features_digest(fit: DipFit, scan: Scan, config: InferenceConfig) -> str:
     """Of everything that the features depend on."""
     identity = f"{scan.digest} {fit.shape} {fit.scale} {config.prior} {one_variance(config)}"
     identity += f" {torch.__version__} {torch.get_num_threads()}"

@@ -111,13 +111,14 @@ class Posterior:
         """See `sample`; 0 unless the covariance is singular, as without a complement."""
         return self.deviations.jitter
 
-    def log_likelihood(self, truth: Floats, patch: int | None = None) -> float:
+    def log_likelihood(self, truth: Floats, patch: int | None = None, *, noise_std: float = 0.0) -> float:
         """Mean over pixels of ``log p(truth | y)``, a density in (1/mm)⁻¹.
 
         Args:
             truth: (rows, columns), 1/mm.
             patch: with correlations inside patches of this width only; the whole image if ``None``,
                 single pixels if 1.
+            noise_std: of an image that is not the truth but a reference with noise of its own, 1/mm.
 
         Raises:
             CtDipError: the covariance is singular, so that there is no density: use a complement.
@@ -127,6 +128,7 @@ class Posterior:
         error = torch.as_tensor(np.asarray(truth, dtype=np.float64) - self.mean)
         total = 0.0
         for rows, columns, covariance in self.covariance(patch):
+            covariance[np.diag_indices(len(covariance))] += noise_std**2
             lower, failed = torch.linalg.cholesky_ex(torch.as_tensor(covariance))
             if failed or not bool((lower.diagonal() > 0).all()):
                 raise CtDipError(

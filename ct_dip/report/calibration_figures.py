@@ -1,4 +1,4 @@
-"""Figures that ask whether error bars can be trusted; each needs a `Result` with a truth.
+"""Figures that ask whether error bars can be trusted; each needs a `Result` with a truth or a reference.
 
 Every figure is readable at a width of 800 pixels, in colours (Okabe & Ito) that everybody can tell apart.
 """
@@ -21,8 +21,9 @@ from ct_dip.calibration.residuals import (
     standardised,
 )
 from ct_dip.calibration.sparsification import MEAN_ABSOLUTE, error_by_std, sparsification
+from ct_dip.data.comparison import comparison_of_result
 from ct_dip.data.result import Result
-from ct_dip.errors import InputError
+from ct_dip.errors import MissingPartError
 
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
 
@@ -33,19 +34,21 @@ _REACH = 4.0  # largest |z| that a histogram shows
 
 
 class _Known(NamedTuple):
-    """An image with error bars whose truth is known."""
+    """An image with error bars, and what it is compared with."""
 
-    truth: Floats
+    name: str  # truth or reference
+    image: Floats
     mean: Floats
-    std: Floats
-    samples: Floats | None  # if there are enough for a band
+    std: Floats  # with the noise of a reference
+    samples: Floats | None  # likewise; if there are enough for a band
+    near: Bools  # the object, and what is next to it
+    deviation: str  # what std is
 
     @property
     def regions(self) -> dict[str, Bools]:
         """All pixels, and those of the object where that is a part of them."""
-        near = near_object(self.truth)
-        regions = {_ALL: np.ones(self.truth.shape, dtype=bool)}
-        return regions | ({_NEAR: near} if near.any() and not near.all() else {})
+        regions = {_ALL: np.ones(self.image.shape, dtype=bool)}
+        return regions | ({_NEAR: self.near} if self.near.any() and not self.near.all() else {})
 
     def quantile_band(self, mask: Bools) -> Band:
         """Of the points of `quantile_pairs` inside the mask."""
@@ -69,7 +72,7 @@ def calibration_figure(result: Result) -> Figure:
     axis.plot([0, 1], [0, 1], color=GREY, linewidth=1, label="calibrated")
     for name, mask in known.regions.items():
         colour, style = _STYLES[name]
-        curve = coverage_curve(known.truth, known.mean, known.std, mask=mask, samples=known.samples)
+        curve = coverage_curve(known.image, known.mean, known.std, mask=mask, samples=known.samples)
         label = f"{name} ({curve.pixels})"
         axis.plot(curve.levels, curve.empirical, style, color=colour, linewidth=2, label=label)
         _fill(axis, curve.levels, curve.band, colour)
@@ -77,7 +80,7 @@ def calibration_figure(result: Result) -> Figure:
     axis.text(0.03, 0.97, "timid", va="top", color=GREY, style="italic")
     axis.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
     axis.set_xlabel("nominal level of the interval")
-    axis.set_ylabel("fraction of pixels inside it")
+    axis.set_ylabel(f"fraction of pixels whose {known.name} is inside it")
     for direction in (axis.xaxis, axis.yaxis):
         direction.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
     axis.set_title("Do the intervals cover what they promise?")
@@ -97,7 +100,7 @@ def std_error_figure(result: Result) -> Figure:
     top = float(known.std.max())
     floor = _FLOOR * top
     std = np.maximum(known.std, floor).ravel()
-    error = np.maximum(np.abs(known.truth - known.mean), floor).ravel()
+    error = np.maximum(np.abs(known.image - known.mean), floor).ravel()
     density = axis.hexbin(
         std, error, xscale="log", yscale="log", gridsize=38, mincnt=1, bins="log", cmap="Greys", vmin=0.3
     )
@@ -108,7 +111,7 @@ def std_error_figure(result: Result) -> Figure:
         ends, MEAN_ABSOLUTE * ends, color=GREEN, linewidth=2, label="calibrated: mean |error| = 0.80 std"
     )
     axis.plot(ends, norm.ppf(0.975) * ends, ":", color=GREEN, linewidth=2, label="calibrated: 95 % are below")
-    binned = error_by_std(known.truth, known.mean, known.std)
+    binned = error_by_std(known.image, known.mean, known.std)
     axis.errorbar(
         np.maximum(binned.std, floor),
         np.maximum(binned.error, floor),
@@ -119,8 +122,8 @@ def std_error_figure(result: Result) -> Figure:
         label="mean |error| in bins, ± 2 standard errors",
     )
     axis.set_ylim(0.8 * floor, 2 * max(error.max(), MEAN_ABSOLUTE * top))
-    axis.set_xlabel("standard deviation (1/mm)")
-    axis.set_ylabel("absolute error (1/mm)")
+    axis.set_xlabel(f"{known.deviation} (1/mm)")
+    axis.set_ylabel(f"|{known.name} − mean| (1/mm)" if known.name == "reference" else "absolute error (1/mm)")
     axis.set_title("Are the uncertain pixels the wrong ones?")
     _legend(figure, axis)
     return figure
@@ -135,7 +138,7 @@ def residual_figure(result: Result) -> Figure:
     smallest = []
     for name, mask in known.regions.items():
         colour, style = _STYLES[name]
-        z = standardised(known.truth, known.mean, known.std, mask)
+        z = standardised(known.image, known.mean, known.std, mask)
         found = residual_histogram(z, limit=_REACH, bins=32)
         smallest.append(0.5 / z.size / np.diff(found.edges)[0])
         for axis in (linear, logarithmic):
@@ -144,7 +147,7 @@ def residual_figure(result: Result) -> Figure:
     for axis in (linear, logarithmic):
         axis.plot(grid, norm.pdf(grid), color=GREY, linewidth=1.5, label="N(0, 1)")
         axis.set_xlim(-_REACH, _REACH)
-        axis.set_xlabel("(truth − mean) / standard deviation")
+        axis.set_xlabel(f"({known.name} − mean) / {known.deviation}")
         axis.set_ylabel("density")
     logarithmic.set_yscale("log")
     logarithmic.set_ylim(bottom=min(smallest))
@@ -161,7 +164,7 @@ def quantile_figure(result: Result) -> Figure:
     axis = figure.add_subplot()
     for name, mask in known.regions.items():
         colour, _ = _STYLES[name]
-        z = standardised(known.truth, known.mean, known.std, mask)
+        z = standardised(known.image, known.mean, known.std, mask)
         pairs = quantile_pairs(z)
         band = known.quantile_band(mask)
         marker = "s" if name == _ALL else "o"
@@ -173,7 +176,7 @@ def quantile_figure(result: Result) -> Figure:
     axis.plot([low, high], [low, high], color=GREY, linewidth=1, zorder=1, label="N(0, 1)")
     axis.set_xlim(low, high)
     axis.set_xlabel("quantile of N(0, 1)")
-    axis.set_ylabel("quantile of (truth − mean) / standard deviation")
+    axis.set_ylabel(f"quantile of ({known.name} − mean) / {known.deviation}")
     axis.set_title("Standardised residuals, quantile by quantile")
     _legend(figure, axis, columns=1)
     return figure
@@ -186,7 +189,7 @@ def sparsification_figure(result: Result) -> Figure:
     figure = Figure(figsize=(8 if len(regions) > 1 else 5.5, 4.4), layout="constrained")
     axes = figure.subplots(1, len(regions), squeeze=False)[0]
     for axis, (name, mask) in zip(axes, regions.items(), strict=True):
-        curve = sparsification(known.truth, known.mean, known.std, mask=mask)
+        curve = sparsification(known.image, known.mean, known.std, mask=mask)
         axis.plot(curve.removed, curve.error, color=ORANGE, linewidth=2, label="most uncertain first")
         axis.plot(
             curve.removed, curve.oracle, "--", color=BLUE, linewidth=2, label="oracle: largest error first"
@@ -200,26 +203,36 @@ def sparsification_figure(result: Result) -> Figure:
         axis.ticklabel_format(axis="y", style="plain")
         axis.set_xlabel("pixels removed")
         axis.set_title(f"{name}\nAUSE {curve.ause:.2f}, at random {curve.ause_of_no_knowledge:.2f}")
-    axes[0].set_ylabel("mean absolute error of the rest (1/mm)")
+    against = "" if known.name == "truth" else ",\nagainst the reference"
+    axes[0].set_ylabel(f"mean absolute error of the rest{against} (1/mm)")
     _legend(figure, axes[0])
     return figure
 
 
 def _known(result: Result) -> _Known:
     if result.std is None:
-        raise InputError(
+        raise MissingPartError(
             f"this {result.method} result has no standard deviations to calibrate; reconstruct with lin-dip"
         )
-    if "truth" not in result.arrays:
-        raise InputError(
-            "this result has no truth to compare with; simulate a scan, or add a reference as ground_truth"
+    compared = comparison_of_result(result)
+    if compared is None:
+        raise MissingPartError(
+            "this result has no truth to compare with; simulate a scan, or reconstruct with a reference"
         )
     if not result.std.any():
-        raise InputError("every standard deviation is 0: there is nothing to compare the errors with")
+        raise MissingPartError("every standard deviation is 0: there is nothing to compare the errors with")
     samples = result.arrays.get("samples")
-    if samples is not None and not enough_samples(len(samples)):
-        samples = None
-    return _Known(result.arrays["truth"], result.mean, result.std, samples)
+    if samples is not None:
+        samples = compared.in_its_place(samples) if enough_samples(len(samples)) else None
+    return _Known(
+        name=compared.name,
+        image=compared.image,
+        mean=result.mean,
+        std=compared.widened(result.std),
+        samples=samples,
+        near=near_object(compared.shows_object(result.mean)),
+        deviation="√(std² + noise²)" if compared.noise_std else "standard deviation",
+    )
 
 
 def _fill(axis: Axes, x: Floats, band: Band, colour: str) -> None:

@@ -62,7 +62,12 @@ def reconstruction_panel(
         for axis, (name, error) in zip(below, errors.items(), strict=False):
             shown = show_image(axis, error, pixel_size, vmin=-largest, vmax=largest, cmap="RdBu_r")
             axis.set_title(f"{name} − {truth_name}")
-        figure.colorbar(shown, ax=below, label="error (1/mm)", shrink=0.9)
+        figure.colorbar(
+            shown,
+            ax=below,
+            label="error (1/mm)" if truth_name != "reference" else "difference (1/mm)",
+            shrink=0.9,
+        )
         for axis in below[len(errors) :]:
             axis.set_axis_off()
     if std is not None:

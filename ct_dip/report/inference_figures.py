@@ -16,8 +16,9 @@ from scipy.stats import norm
 
 from ct_dip.arrays import Floats
 from ct_dip.calibration.residuals import residual_histogram
+from ct_dip.data.comparison import comparison_of_result
 from ct_dip.data.result import Result
-from ct_dip.errors import InputError
+from ct_dip.errors import MissingPartError
 from ct_dip.quality import psnr
 from ct_dip.report.calibration_figures import BLUE, GREY, ORANGE
 from ct_dip.report.figures import show_image
@@ -39,16 +40,18 @@ _PANELS = {
 
 
 def panel_figure(result: Result) -> Figure:
-    """FBP, DIP and posterior mean on one grey scale, the standard deviation, and truth and error if known."""
+    """FBP, DIP and posterior mean on one grey scale, standard deviation, and truth or reference and error."""
     std = _std(result)
-    truth = result.arrays.get("truth")
+    compared = comparison_of_result(result)
     images = {"FBP": _array(result, "fbp"), "DIP": _array(result, "dip"), "posterior mean": result.mean}
-    if truth is not None:
-        images["truth"] = truth
+    known = None if compared is None else compared.image
+    if compared is not None:
+        images[compared.name] = compared.image
     # The scale follows the truth if there is one: a reconstruction may overshoot.
-    low, high = _range(np.stack([*images.values()]) if truth is None else truth, truth is not None)
+    exact = compared is not None and compared.name == "truth"
+    low, high = _range(np.stack([*images.values()]) if known is None else known, exact)
 
-    columns = 2 if truth is None else 3
+    columns = 2 if known is None else 3
     rows, across = result.mean.shape
     height = 2 * ((8 / columns - 0.6) * min(rows / across, 2) + 1.15)
     figure = Figure(figsize=(8, max(height, 4.4)), layout="constrained")
@@ -57,14 +60,14 @@ def panel_figure(result: Result) -> Figure:
     for name, image in images.items():
         axis = next(cells)
         shown = show_image(axis, image, result.pixel_size, vmin=low, vmax=high, cmap="gray")
-        quality = f", {psnr(image, truth):.1f} dB" if truth is not None and image is not truth else ""
+        quality = f", {psnr(image, known):.1f} dB" if known is not None and image is not known else ""
         axis.set_title(name + quality)
         _bar(figure, axis, shown, _ATTENUATION)
-    if truth is not None:
-        error = result.mean - truth
+    if compared is not None:
+        error = result.mean - compared.image
         shown = show_image(axis := next(cells), error, result.pixel_size, cmap="RdBu_r", **_symmetric(error))
-        axis.set_title("posterior mean − truth")
-        _bar(figure, axis, shown, "error (1/mm)")
+        axis.set_title(f"posterior mean − {compared.name}")
+        _bar(figure, axis, shown, "error (1/mm)" if exact else "difference (1/mm)")
     shown = show_image(axis := next(cells), std, result.pixel_size, vmin=0, cmap="viridis")
     axis.set_title("standard deviation")
     _bar(figure, axis, shown, "standard deviation (1/mm)")
@@ -104,16 +107,17 @@ def samples_figure(result: Result, *, count: int = 4) -> Figure:
 def evidence_figure(result: Result) -> Figure:
     """The best objective found after every evaluation, and where every start of the search ended."""
     if "evidence" not in result.traces:
-        raise InputError(f"this {result.method} result has no evidence; reconstruct with lin-dip")
+        raise MissingPartError(f"this {result.method} result has no evidence; reconstruct with lin-dip")
     trace = result.traces["evidence"]
     figure = Figure(figsize=(8, 4), layout="constrained")
     axis = figure.add_subplot()
     axis.step(
         np.arange(1, len(trace) + 1), trace, ".-", where="post", color=BLUE, linewidth=2, label="best so far"
     )
-    ends = result.metrics.get("evidence_starts", [])
+    ends = [end for end in result.metrics.get("evidence_starts", []) if end is not None]  # None: it failed
     for number, end in enumerate(ends):
-        label = f"where each of {len(ends)} starts ended" if number == 0 else None
+        label = f"where each of {len(ends)} starts ended" if len(ends) > 1 else "where the search ended"
+        label = label if number == 0 else "_"
         axis.axhline(end, color=ORANGE, linestyle="--", linewidth=1, label=label)
     axis.set_xlabel("evaluations")
     axis.set_ylabel("log evidence + log hyperprior (nats)")
@@ -133,7 +137,9 @@ def hyperparameters_figure(result: Result) -> Figure:
     """
     found: dict[str, float] = result.metrics.get("hyperparameters", {})
     if not found:
-        raise InputError(f"this {result.method} result has no hyperparameters; reconstruct with lin-dip")
+        raise MissingPartError(
+            f"this {result.method} result has no hyperparameters; reconstruct with lin-dip"
+        )
     panels: dict[str, dict[str, float]] = {"log_variance": {}, "log_length": {}, "model": {}}
     for key in sorted(found, key=_order):
         kind, _, block = key.partition(".")
@@ -186,13 +192,15 @@ def sinogram_figure(result: Result) -> Figure:
 
 def _std(result: Result) -> Floats:
     if result.std is None:
-        raise InputError(f"this {result.method} result has no standard deviation; reconstruct with lin-dip")
+        raise MissingPartError(
+            f"this {result.method} result has no standard deviation; reconstruct with lin-dip"
+        )
     return result.std
 
 
 def _array(result: Result, name: str) -> Floats:
     if name not in result.arrays or not len(result.arrays[name]):
-        raise InputError(f"this {result.method} result has no {name}; reconstruct with lin-dip")
+        raise MissingPartError(f"this {result.method} result has no {name}; reconstruct with lin-dip")
     return result.arrays[name]
 
 

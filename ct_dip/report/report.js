@@ -356,7 +356,7 @@
       byId("shown").append(tab);
       byId("other").append(new Option(image.title, image.name));
     }
-    byId("other").value = ["fbp", "truth", "std"].find((name) => images[name]) ?? data.images[0].name;
+    byId("other").value = ["fbp", "truth", "reference", "std"].find((name) => images[name]) ?? data.images[0].name;
     byId("compare").hidden = data.images.length === 1;
     for (const id of ["shown", "other"]) byId(id).addEventListener("input", showImages);
     for (const id of ["mode", "mix"]) byId(id).addEventListener("input", showMix);

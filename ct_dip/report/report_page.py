@@ -16,6 +16,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from ct_dip.arrays import Floats
+from ct_dip.data.comparison import comparison_of_result
 from ct_dip.data.result import Result
 from ct_dip.errors import ResultError
 from ct_dip.files import write_bytes
@@ -110,24 +111,26 @@ def check_result(result: Result) -> None:
 
 def payload(result: Result) -> dict[str, Any]:
     """Everything that the script needs; arrays as base64 of little-endian float32, row by row."""
-    truth = result.arrays.get("truth")
-    basis = result.mean if truth is None else truth
+    compared = comparison_of_result(result)
+    basis = result.mean if compared is None else compared.image
     # A reconstruction may overshoot; the scale follows the truth, or all but the extreme pixels.
-    low, high = (float(v) for v in np.quantile(basis, [0.0, 1.0] if truth is not None else [0.005, 0.998]))
+    exact = compared is not None and compared.name == "truth"
+    low, high = (float(v) for v in np.quantile(basis, [0.0, 1.0] if exact else [0.005, 0.998]))
     if high <= low:
         low, high = low - 0.5 * (abs(low) or 1), low + 0.5 * (abs(low) or 1)
     first = ("mean", "Best estimate") if result.std is not None else ("image", "Image")
     images = [_image(*first, "attenuation", low, high, result.mean)]
-    about = {"dip": "Network alone", "fbp": "Classical (FBP)", "truth": "Truth"}
+    titles = {"dip": "Network alone", "fbp": "Classical (FBP)", "truth": "Truth", "reference": "Reference"}
     for name, values in _images(result).items():
-        images.append(_image(name, about[name], "attenuation", low, high, values))
+        images.append(_image(name, titles[name], "attenuation", low, high, values))
     if result.std is not None:
         wide = float(np.quantile(result.std, 0.998)) or 1.0
         images.append(_image("std", "Error bar (1σ)", "std", 0.0, wide, result.std))
-    if truth is not None:
-        error = result.mean - truth
+    if compared is not None:
+        error = result.mean - compared.image
         largest = float(np.quantile(np.abs(error), 0.995)) or 1.0
-        images.append(_image("error", "Error", "error", -largest, largest, error))
+        name, title = ("error", "Error") if exact else ("difference", "Difference")
+        images.append(_image(name, title, "error", -largest, largest, error))
     return {
         "shape": list(result.mean.shape),
         "pixelSize": result.pixel_size,
@@ -142,9 +145,11 @@ ABOUT = {
     "image": "The image that the method gives. It does not say how sure it is.",
     "dip": "What the network drew by itself, before the error bars were worked out.",
     "fbp": "Filtered back-projection, the formula that most scanners use. Noisy and streaky with few views.",
-    "truth": "The object that was scanned, known because the scan was simulated or measured far longer.",
+    "truth": "The object that was scanned, known because the scan was simulated.",
+    "reference": "An image of the same object to compare with, which has errors of its own.",
     "std": "One standard deviation of every pixel: bright is where the image is least certain.",
     "error": "Best estimate minus truth: red is too dense, blue too thin.",
+    "difference": "Best estimate minus reference: red is denser than the reference, blue thinner.",
 }
 
 
@@ -161,7 +166,9 @@ def _image(name: str, title: str, kind: str, low: float, high: float, values: Fl
 
 
 def _images(result: Result) -> dict[str, Floats]:
-    return {name: result.arrays[name] for name in ("dip", "fbp", "truth") if name in result.arrays}
+    return {
+        name: result.arrays[name] for name in ("dip", "fbp", "truth", "reference") if name in result.arrays
+    }
 
 
 def _samples(result: Result) -> dict[str, Any] | None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from ct_dip.arrays import Floats
 from ct_dip.calibration.coverage import coverage_curve, near_object
+from ct_dip.data.comparison import comparison_of_result
 from ct_dip.data.result import Result
 
 Level = Literal["good", "caution", "poor", "unknown"]
@@ -49,7 +50,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Calibration:
-    """How the error bars compare with the truth."""
+    """How the error bars compare with the truth, or with a reference."""
 
     levels: Sequence[float]
     everywhere: Sequence[float]  # empirical coverage of each level
@@ -60,6 +61,8 @@ class Calibration:
     error_bins: Sequence[tuple[float, float]]  # (std, error), root mean squares in 1/mm, by growing std
     announced: float  # error bar in the quarter with the widest over that in the quarter with the narrowest
     found: float  # the same of the errors in these quarters
+    name: str = "truth"  # or reference
+    noise_std: float = 0.0  # of the reference, 1/mm; it is part of the error bars here
 
     def at(self, level: float) -> tuple[float, float | None]:
         """Coverage everywhere and near the object."""
@@ -68,18 +71,21 @@ class Calibration:
 
 
 def calibration(result: Result) -> Calibration | None:
-    """Error bars against the truth, where there are both."""
-    truth, std = result.arrays.get("truth"), result.std
-    if truth is None or std is None:
+    """Error bars against the truth or a reference, where there are both."""
+    compared = comparison_of_result(result)
+    if compared is None or result.std is None:
         return None
-    near = near_object(truth)
+    known, std = compared.image, compared.widened(result.std)
+    near = near_object(compared.shows_object(result.mean))
     enough = int(near.sum()) >= FEWEST_PIXELS
     where = near if enough else np.ones_like(near)
     levels = np.array(COVERAGE_LEVELS)
     samples = result.arrays.get("samples")
-    everywhere = coverage_curve(truth, result.mean, std, levels=levels)
-    curve = coverage_curve(truth, result.mean, std, levels=levels, mask=where, samples=samples)
-    error, std = (result.mean - truth)[where], std[where]
+    if samples is not None:
+        samples = compared.in_its_place(samples)
+    everywhere = coverage_curve(known, result.mean, std, levels=levels)
+    curve = coverage_curve(known, result.mean, std, levels=levels, mask=where, samples=samples)
+    error, std = (result.mean - known)[where], std[where]
     order = np.argsort(std, kind="stable")
     parts = np.array_split(order, min(ERROR_BINS, order.size))
     quarter = max(1, order.size // 4)
@@ -93,6 +99,8 @@ def calibration(result: Result) -> Calibration | None:
         error_bins=[(_rms(std[part]), _rms(error[part])) for part in parts],
         announced=_ratio(_rms(std[wide]), _rms(std[narrow])),
         found=_ratio(_rms(error[wide]), _rms(error[narrow])),
+        name=compared.name,
+        noise_std=compared.noise_std,
     )
 
 
@@ -117,13 +125,15 @@ def certainty(result: Result) -> dict[str, float] | None:
 
 
 def coverage_verdict(found: Calibration) -> Finding:
-    """Whether the error bars contain the truth as often as they promise; the harder place decides."""
+    """Whether the error bars contain what is known as often as they promise; the harder place decides."""
     everywhere, near = found.at(0.95)
     where = f"at {percent(everywhere)} of all pixels"
     if near is not None:
         where += f", and at {percent(near)} of those on or near the object"
     worst = everywhere if near is None else min(everywhere, near)
     text = f"The true object is known here. It lies inside the 95 % error bars {where}."
+    if found.name == "reference":
+        text = _against_reference(found, where)
     if worst < COVERAGE_POOR:
         return Finding("poor", "No: the error bars are much too narrow", text)
     if worst < COVERAGE_CAUTION:
@@ -131,6 +141,20 @@ def coverage_verdict(found: Calibration) -> Finding:
     if worst > COVERAGE_WIDE:
         return Finding("good", "Yes, and on the safe side: the error bars are wider than needed", text)
     return Finding("good", "Yes: the error bars hold", text)
+
+
+def _against_reference(found: Calibration, where: str) -> str:
+    """A reference has errors of its own, which are counted either way."""
+    if found.noise_std:
+        return (
+            "The true object is not known; a reference image stands in for it. It lies inside the 95 % error "
+            f"bars, widened by its own noise of {found.noise_std:.2g} /mm, {where}."
+        )
+    return (
+        "The true object is not known; a reference image stands in for it. It lies inside the 95 % error "
+        f"bars {where}. How wrong the reference is itself was not stated: its errors count as errors of this "
+        "image."
+    )
 
 
 def place_findings(checked: Calibration) -> list[Finding]:
@@ -189,7 +213,7 @@ def data_findings(metrics: Mapping[str, Any], measured: int | None) -> list[Find
 
 
 def verdict(result: Result, checked: Calibration | None, findings: Sequence[Finding]) -> Finding:
-    """Should I believe it? By the truth where it is known, otherwise by the worst check of the data."""
+    """Should I believe it? By the truth or a reference if there is one, otherwise by the worst check."""
     if result.std is None:
         return Finding(
             "unknown",

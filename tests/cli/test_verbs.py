@@ -169,4 +169,11 @@ def test_lin_dip_from_the_command_line(folder, capsys):
     assert result.std is not None
     assert (folder / "r.png").exists()
     main("info r.h5".split())
-    assert "inference settings" in capsys.readouterr().err
+    summary = capsys.readouterr().err
+    assert "inference settings" in summary
+    # Stages in the order in which they ran, whoever asks.
+    stages = list(result.seconds)
+    assert stages.index("deep image prior") < stages.index("evidence") < stages.index("calibration")
+    assert summary.index("deep image prior") < summary.index(", evidence ") < summary.index(", calibration")
+    main("info r.h5 --json".split())
+    assert list(json.loads(capsys.readouterr().out)["seconds"]) == stages

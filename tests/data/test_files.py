@@ -1,6 +1,7 @@
 """Scan and result files: the same comes back, and nothing else is mistaken for one."""
 
 import shutil
+from dataclasses import replace
 
 import h5py
 import numpy as np
@@ -226,6 +227,12 @@ def test_results_survive_their_file(tmp_path):
     assert np.array_equal(again.traces["duality_gap"], [1.0, 0.1])
     for name in ("method", "pixel_size", "scan_digest", "settings", "metrics", "seconds", "versions"):
         assert getattr(again, name) == getattr(result(), name)
+
+
+def test_stages_stay_in_the_order_in_which_they_ran(tmp_path):
+    ran = {"ray transform": 0.5, "deep image prior": 3.0, "calibration": 0.1}
+    write_result(tmp_path / "r.h5", replace(result(), seconds=ran))
+    assert list(read_result(tmp_path / "r.h5").seconds) == list(ran)
 
 
 def test_a_scan_is_not_a_result(tmp_path, scan_bytes):

@@ -1,0 +1,134 @@
+"""What a reconstruction is compared with: the truth of a simulation, or a reference of a measured scan.
+
+A reference is no truth. It is an image with noise of its own, ``r = x + ε``, ``ε ~ N(0, ν²)`` in every pixel.
+Error bars σ that are right therefore give ``r − mean ~ N(0, σ² + ν²)``: where ν is known, deviations are
+widened by it before errors are held against them.
+"""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ct_dip.arrays import Floats
+from ct_dip.data.result import Result, read_result
+from ct_dip.data.scan import Scan
+from ct_dip.errors import InputError, ResultError
+
+READ = ".npy, .tif, .tiff, or a ct_dip result .h5"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Comparison:
+    """An image of the same object.
+
+    Args:
+        name: how it is called wherever a user reads of it.
+        image: 1/mm, (rows, columns).
+        noise_std: ν of a reference, 1/mm; 0 if it is not known.
+    """
+
+    name: Literal["truth", "reference"]
+    image: Floats
+    noise_std: float = 0.0
+
+    def widened(self, std: Floats) -> Floats:
+        """``√(σ² + ν²)``, of any shape: what the errors against this image should be like."""
+        return np.sqrt(np.square(std, dtype=np.float64) + self.noise_std**2) if self.noise_std else std
+
+    def in_its_place(self, samples: Floats) -> Floats:
+        """Posterior samples with this image's noise, (n, rows, columns): it could be one of them."""
+        if not self.noise_std:
+            return samples
+        return samples + self.noise_std * np.random.default_rng(0).standard_normal(samples.shape)
+
+    def shows_object(self, mean: Floats) -> Floats:
+        """The image to look for the object in: the mean if this one is noise where nothing is."""
+        return self.image if self.name == "truth" else mean
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """What a result says of it."""
+        told = {"reference_std": self.noise_std} if self.noise_std else {}
+        return {"compared_with": self.name, **told}
+
+
+def comparison_of_scan(
+    scan: Scan, reference: Floats | None = None, reference_std: float | None = None
+) -> Comparison | None:
+    """The truth of the scan, or the reference that was given for it, checked; ``None`` without either."""
+    if reference is None:
+        if reference_std is not None:
+            raise InputError(f"reference_std {reference_std:g} has no effect without a reference; drop it")
+        if scan.ground_truth is None:
+            return None
+        return Comparison(name="truth", image=scan.ground_truth)
+    if scan.ground_truth is not None:
+        raise InputError(
+            "the scan has a ground truth and a reference was given, but a result is compared with one of "
+            "them; drop the reference"
+        )
+    if reference_std is not None and not 0 < reference_std < math.inf:
+        raise InputError(
+            f"the reference's noise {reference_std:g} (reference_std) must be a positive number, in 1/mm"
+        )
+    image = np.asarray(reference)
+    shape = scan.geometry.domain_shape
+    if image.shape != shape:
+        hint = "transpose it?" if image.shape == shape[::-1] else "resample it to the scan's grid"
+        raise InputError(f"the reference has shape {image.shape}, the scan's image {shape}; {hint}")
+    if image.dtype.kind != "f":
+        raise InputError(
+            f"the reference holds {image.dtype}, which is no attenuation; give floating-point numbers in 1/mm"
+        )
+    finite = np.isfinite(image)
+    if not finite.all():
+        row, column = (int(i) for i in np.argwhere(~finite)[0])
+        raise InputError(f"reference[{row}, {column}] is {image[row, column]}; replace what is not finite")
+    return Comparison(name="reference", image=image.astype(np.float32), noise_std=reference_std or 0.0)
+
+
+def comparison_of_result(result: Result) -> Comparison | None:
+    """What a result was compared with."""
+    if "truth" in result.arrays:
+        return Comparison(name="truth", image=result.arrays["truth"])
+    if "reference" not in result.arrays:
+        return None
+    noise = result.metrics.get("reference_std", 0.0)
+    if not isinstance(noise, int | float) or not 0 <= noise < math.inf:
+        raise ResultError(f"the result's reference_std {noise!r} is not a number in 1/mm; reconstruct again")
+    return Comparison(name="reference", image=result.arrays["reference"], noise_std=float(noise))
+
+
+def read_reference(path: str | Path, pixel_size: float | None = None) -> NDArray[Any]:
+    """A reference image in 1/mm from a file: NPY, TIFF, or the mean of a result.
+
+    Args:
+        pixel_size: mm, which that of a result must be.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"reference {path} does not exist; check the path")
+    ending = path.suffix.lower()
+    if ending in (".h5", ".hdf5"):
+        result = read_result(path)
+        if pixel_size is not None and not math.isclose(result.pixel_size, pixel_size, rel_tol=1e-6):
+            raise InputError(
+                f"reference {path} has pixels of {result.pixel_size:g} mm, the scan of {pixel_size:g} mm; "
+                "resample it to the scan's grid"
+            )
+        return result.mean
+    if ending not in (".npy", ".tif", ".tiff"):
+        raise InputError(f"reference {path} ends in {ending or 'nothing'}; give {READ}")
+    try:
+        if ending == ".npy":
+            with path.open("rb") as file:
+                return np.lib.format.read_array(file, allow_pickle=False)
+        import tifffile
+
+        return np.asarray(tifffile.imread(path))
+    except Exception as error:  # a damaged TIFF fails in many ways
+        raise InputError(f"reference {path} cannot be read ({error}); give {READ}") from error

@@ -1,0 +1,74 @@
+"""Every figure that a result allows."""
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from ct_dip.data.comparison import comparison_of_result
+from ct_dip.data.result import Result
+from ct_dip.errors import MissingPartError
+from ct_dip.report.calibration_figures import (
+    calibration_figure,
+    quantile_figure,
+    residual_figure,
+    sparsification_figure,
+    std_error_figure,
+)
+from ct_dip.report.figures import reconstruction_panel, save_png
+from ct_dip.report.inference_figures import (
+    evidence_figure,
+    hyperparameters_figure,
+    panel_figure,
+    samples_figure,
+    sinogram_figure,
+)
+
+
+def result_panel(result: Result, *, title: str | None = None) -> Figure:
+    """The image, its standard deviation, and the truth or reference with the difference, side by side."""
+    compared = comparison_of_result(result)
+    return reconstruction_panel(
+        {result.method.upper(): result.mean},
+        std=result.std,
+        pixel_size=result.pixel_size,
+        truth=None if compared is None else compared.image,
+        truth_name="reference" if compared is not None and compared.name == "reference" else "ground truth",
+        title=title,
+    )
+
+
+# In the order in which a reader would look at them.
+FIGURES: dict[str, Callable[[Result], Figure]] = {
+    "image": result_panel,
+    "panel": panel_figure,
+    "samples": samples_figure,
+    "sinogram": sinogram_figure,
+    "evidence": evidence_figure,
+    "hyperparameters": hyperparameters_figure,
+    "coverage": calibration_figure,
+    "std-error": std_error_figure,
+    "residuals": residual_figure,
+    "quantiles": quantile_figure,
+    "sparsification": sparsification_figure,
+}
+
+
+def all_figures(result: Result) -> dict[str, Figure]:
+    """By name; what the result does not hold is left out."""
+    figures = {}
+    for name, draw in FIGURES.items():
+        with contextlib.suppress(MissingPartError):
+            figures[name] = draw(result)
+    return figures
+
+
+def write_figures(folder: str | Path, result: Result) -> list[Path]:
+    """All figures of a result as PNG files in a folder; those of its names that are there are replaced."""
+    written = []
+    for name, figure in all_figures(result).items():
+        path = Path(folder) / f"{name}.png"
+        save_png(figure, path)
+        written.append(path)
+    return written

@@ -1,0 +1,122 @@
+"""All figures of a result: those that it allows, and none that fails."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ct_dip.calibration.coverage import near_object
+from ct_dip.data.result import Result
+from ct_dip.errors import ResultError
+from ct_dip.report import report_page, verdicts
+from ct_dip.report.all_figures import FIGURES, all_figures, write_figures
+from tests.report.test_report_page import embedded, synthetic_result
+
+
+def whole_result():
+    """With everything that any figure asks for."""
+    result = synthetic_result()
+    metrics = result.metrics | {
+        "evidence_starts": [12.0, None],  # a start that failed
+        "hyperparameters": {
+            "log_scale": 0.5,
+            "log_noise": -0.1,
+            "log_variance.in": 1.0,
+            "log_length.in": 0.1,
+        },
+    }
+    return replace(result, metrics=metrics, traces={"evidence": np.array([1.0, 12.0])})
+
+
+def against_reference(noise_std=None, seed=1):
+    """The same with a noisy reference for the truth."""
+    result = whole_result()
+    arrays = dict(result.arrays)
+    noise = (noise_std or 0.0) * np.random.default_rng(seed).standard_normal(result.mean.shape)
+    arrays["reference"] = (arrays.pop("truth") + noise).astype(np.float32)
+    told = {"compared_with": "reference"} | ({"reference_std": noise_std} if noise_std else {})
+    return replace(result, arrays=arrays, metrics=result.metrics | told)
+
+
+def texts(figure):
+    figure.draw_without_rendering()
+    return " | ".join(text.get_text() for text in figure.findobj(lambda part: hasattr(part, "get_text")))
+
+
+def test_a_whole_result_has_all_of_them(tmp_path):
+    written = write_figures(tmp_path / "figures", whole_result())
+    assert [path.stem for path in written] == list(FIGURES)
+    assert sorted(path.name for path in (tmp_path / "figures").iterdir()) == sorted(
+        f"{name}.png" for name in FIGURES
+    )
+    for path in written:
+        with Image.open(path) as picture:
+            assert picture.size[0] >= 640
+
+
+@pytest.mark.parametrize(
+    ("lacking", "names"),
+    [
+        ({"samples"}, set(FIGURES) - {"samples"}),
+        ({"truth"}, {"image", "panel", "samples", "sinogram", "evidence", "hyperparameters"}),
+        ({"fbp"}, set(FIGURES) - {"panel"}),
+    ],
+)
+def test_what_is_lacking_is_left_out(lacking, names):
+    result = whole_result()
+    arrays = {name: values for name, values in result.arrays.items() if name not in lacking}
+    assert set(all_figures(replace(result, arrays=arrays))) == names
+
+
+def test_an_image_alone_has_one_figure():
+    image = np.linspace(0, 0.02, 30, dtype=np.float32).reshape(5, 6)
+    assert list(all_figures(Result(method="tv", mean=image, pixel_size=0.5, scan_digest=""))) == ["image"]
+
+
+@pytest.mark.parametrize("noise", [None, 1e-3])
+def test_a_reference_is_never_called_truth_in_figures(noise):
+    figures = all_figures(against_reference(noise))
+    assert list(figures) == list(FIGURES)
+    named = 0
+    for name, figure in figures.items():
+        text = texts(figure)
+        assert "truth" not in text, name
+        named += "reference" in text
+    assert named >= 7
+    assert ("√(std² + noise²)" in texts(figures["quantiles"])) == (noise is not None)
+
+
+@pytest.mark.parametrize("noise", [None, 1e-3])
+def test_a_reference_is_never_called_truth_on_the_page(noise):
+    text = report_page.render_report(against_reference(noise))
+    assert "truth" not in text.split('<script type="application/json"')[0]
+    assert "The true object is known" not in text
+    assert "reference image stands in" in text
+    assert ("which is added to the error bars" in text) == (noise is not None)
+    assert ("were not stated" in text) == (noise is None)
+    images = {image["name"]: image for image in embedded(text)["images"]}
+    assert {"reference", "difference"} <= set(images)
+    assert not {"truth", "error"} & set(images)
+
+
+def test_the_verdict_counts_the_noise_of_the_reference():
+    """Error bars that are right are called so against a noisy reference only if its noise is stated."""
+    right = against_reference(2e-3)
+    assert verdicts.coverage_verdict(verdicts.calibration(right)).level == "good"
+    silent = replace(right, metrics={k: v for k, v in right.metrics.items() if k != "reference_std"})
+    assert verdicts.coverage_verdict(verdicts.calibration(silent)).level == "poor"
+
+
+def test_the_object_is_found_where_the_image_shows_it():
+    """The reference is noise where nothing is; a posterior mean is smooth there."""
+    noisy, disc = against_reference(2e-3), whole_result().arrays["truth"]
+    assert near_object(noisy.arrays["reference"]).all()
+    assert verdicts.calibration(replace(noisy, mean=disc)).near_pixels == near_object(disc).sum()
+
+
+def test_a_reference_of_another_shape_is_refused():
+    result = against_reference()
+    broken = replace(result, arrays=result.arrays | {"reference": np.zeros((3, 3), np.float32)})
+    with pytest.raises(ResultError, match="reference has shape"):
+        report_page.render_report(broken)
