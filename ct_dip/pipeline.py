@@ -48,6 +48,7 @@ class _Job:
     config: RunConfig
     progress: Progress
     budget: int  # bytes
+    budget_minutes: float | None = None
     run_folder: Path | None = None
     known: Comparison | None = None  # what the image is compared with when it is finished
     fit: DipFit | None = None  # a network that was fitted before
@@ -80,6 +81,7 @@ class _Outcome(NamedTuple):
     traces: dict[str, Any]
     std: Floats | None = None  # 1/mm
     arrays: dict[str, Floats] | None = None
+    chosen: dict[str, Any] | None = None  # settings of ``inference`` that were left open
 
 
 def reconstruct(
@@ -88,6 +90,7 @@ def reconstruct(
     *,
     progress: Progress | None = None,
     memory_budget: int | str | None = None,
+    budget_minutes: float | None = None,
     run_folder: str | Path | None = None,
     reference: Floats | None = None,
     reference_std: float | None = None,
@@ -101,6 +104,7 @@ def reconstruct(
         config: what to compute; see `ct_dip.config.load_config`.
         progress: told about every stage.
         memory_budget: bytes or text such as ``"4G"``; see `ct_dip.memory.memory_budget`.
+        budget_minutes: that inference may take after the network's fit; see `ct_dip.fit_posterior`.
         run_folder: where a long method keeps its checkpoints, and goes on from them.
         reference: image to compare with, of a scan without a ground truth, in 1/mm, (rows, columns).
         reference_std: noise of the reference's pixels, 1/mm; see `ct_dip.data.comparison`.
@@ -124,6 +128,7 @@ def reconstruct(
         run_folder=None if run_folder is None else Path(run_folder),
         known=known,
         fit=fit,
+        budget_minutes=budget_minutes,
         own_network=fit is None,
     )
     methods = {"fbp": _fbp, "cgls": _cgls, "tv": _tv, "dip": _dip, "lin-dip": _lin_dip}
@@ -167,7 +172,7 @@ def posterior_result(
 
 def _result(job: _Job, outcome: _Outcome) -> Result:
     """What a method found, compared with what is known, and where it comes from."""
-    image, metrics, traces, std, arrays = outcome
+    image, metrics, traces, std, arrays, chosen = outcome
     scan, config, known = job.scan, job.config, job.known
     mean = image.cpu().numpy().astype(np.float32)
     if not np.isfinite(mean).all():
@@ -181,6 +186,7 @@ def _result(job: _Job, outcome: _Outcome) -> Result:
         arrays[known.name] = known.image
     metrics |= {"peak_memory_mb": _peak_memory_mb(), "seeds": {"run": config.seed}}
     settings = _settings(config, scan.geometry.domain_shape)
+    settings.get("inference", {}).update(chosen or {})
     if not job.own_network:
         del settings["dip"]
     return Result(
@@ -290,6 +296,7 @@ def _lin_dip(job: _Job) -> _Outcome:
         transform=transform if job.sinogram.is_cpu else None,
         progress=job.progress,
         memory_budget=job.budget,
+        budget_minutes=job.budget_minutes,
         run_folder=job.run_folder,
         seed=job.config.seed,
     )
@@ -304,9 +311,15 @@ def _posterior_outcome(job: _Job, posterior: Posterior) -> _Outcome:
         job.progress.note("the search for hyperparameters did not converge; its best values are used")
     if found.at_bound:
         job.progress.note(f"hyperparameters at the end of their range: {', '.join(found.at_bound)}")
+    if not posterior.certificate.get("converged", True):
+        job.progress.note(
+            f"the {posterior.regime} inference did NOT reach what it was asked for: {_shortfall(posterior)}"
+        )
     if posterior.jitter:
         job.progress.note(f"a covariance needed a jitter of {posterior.jitter:.2g} to be factorised")
     metrics: dict[str, Any] = {
+        "regime": posterior.regime,
+        "certificate": posterior.certificate,
         "evidence": found.evidence,
         "evidence_objective": found.objective,
         "evidence_evaluations": found.evaluations,
@@ -334,7 +347,8 @@ def _posterior_outcome(job: _Job, posterior: Posterior) -> _Outcome:
                 )
             }
             if settings.complement != "none":  # without one there is no density
-                for name, patch in (("", None), ("_1x1", 1)):
+                metrics["log_likelihood_patch"] = posterior.widest_patch
+                for name, patch in (("", posterior.widest_patch), ("_1x1", 1)):
                     metrics[f"log_likelihood_per_pixel{name}"] = posterior.log_likelihood(
                         known.image, patch, noise_std=known.noise_std
                     )
@@ -346,15 +360,34 @@ def _posterior_outcome(job: _Job, posterior: Posterior) -> _Outcome:
         "sinogram_std": posterior.sinogram.std,
         "sinogram_standardised": posterior.sinogram.standardised,
     }
-    if settings.samples:
+    if posterior.std_error is not None:
+        arrays["std_error"] = posterior.std_error
+    samples = min(settings.samples, posterior.certificate.get("samples", settings.samples))
+    if samples:
         with job.progress.stage("samples"):
-            arrays["samples"] = posterior.sample(settings.samples, seed=job.config.seed)
+            arrays["samples"] = posterior.sample(samples, seed=job.config.seed)
             metrics["sampling_jitter"] = posterior.sampling_jitter
     if settings.patch:
         for rows, columns, covariance in posterior.covariance(settings.patch):
             arrays[f"patch_{rows.start}_{columns.start}"] = covariance
     traces = {"evidence": found.trace}
-    return _Outcome(torch.as_tensor(posterior.mean), metrics, traces, posterior.std, arrays)
+    chosen = {"regime": posterior.regime, "samples": samples}
+    return _Outcome(torch.as_tensor(posterior.mean), metrics, traces, posterior.std, arrays, chosen)
+
+
+def _shortfall(posterior: Posterior) -> str:
+    """What did not converge, with its numbers."""
+    found = posterior.certificate
+    parts = []
+    if found.get("discarded_trace", 0) > found.get("discarded_trace_allowed", 1):
+        parts.append(
+            f"a compression of rank {found['rank']} leaves {found['discarded_trace']:.2g} of the noise's "
+            f"trace outside, above inference.compression {found['discarded_trace_allowed']:g}; give it more "
+            "memory or time, or allow more"
+        )
+    if not parts:
+        parts.append(f"a solve ended at a relative residual of {found['residual']:.2g}")
+    return "; ".join(parts)
 
 
 def _settings(config: RunConfig, shape: tuple[int, int]) -> dict[str, Any]:

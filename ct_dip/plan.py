@@ -17,7 +17,7 @@ from ct_dip.dip.presets import resolve, unet_shape
 from ct_dip.dip.unet import UNet
 from ct_dip.operators import ray_transform
 from ct_dip.operators.sparse import estimate_bytes
-from ct_dip.posterior.model import inference_bytes
+from ct_dip.posterior.regimes import plan_regime
 from ct_dip.tangent.jacobian import Jacobian
 from ct_dip.tangent.taps import tap_pairs
 
@@ -45,6 +45,7 @@ class Plan:
     measurements: int
     weights: int  # of the network; 0 without one
     network: str
+    regime: str  # of inference; empty without it
     stages: tuple[StagePlan, ...]
     budget: int
 
@@ -62,11 +63,11 @@ class Plan:
     @property
     def advice(self) -> str:
         """What to change when it does not fit."""
-        if self.method != "lin-dip":
-            return "use a smaller image or fewer views"
+        if self.regime != "exact":
+            return "use a smaller image or fewer views" + (", or method dip" if self.regime else "")
         side = math.isqrt(self.pixels)
         fits = int(side * (self.budget / self.bytes) ** 0.25)
-        return f"exact inference fits images of about {fits}² pixels; use a smaller image or method dip"
+        return f"exact inference fits images of about {fits}² pixels; use inference.regime=compressed"
 
     def require(self) -> None:
         """Refuse, with the numbers, what would not fit.
@@ -102,12 +103,13 @@ def plan_run(scan: Scan, config: RunConfig, *, budget: int, measure: bool = Fals
                 passes=3 * dip.max_steps,
             )
         )
+    regime = ""
     if config.method == "lin-dip":
-        held = inference_bytes(shape, scan, config.inference)
-        passes = {"feature statistics": 2 * pixels}
+        inference = plan_regime(shape, scan, config.inference, budget - arrays)
+        regime = inference.regime
         stages += [
-            StagePlan(name=name, bytes=arrays + size, passes=passes.get(name, 0))
-            for name, size in held.items()
+            StagePlan(name=name, bytes=arrays + size, passes=inference.passes.get(name, 0))
+            for name, size in inference.bytes.items()
         ]
     if config.method not in ("dip", "lin-dip"):
         stages.append(StagePlan(name=config.method, bytes=arrays))
@@ -117,6 +119,7 @@ def plan_run(scan: Scan, config: RunConfig, *, budget: int, measure: bool = Fals
         measurements=measurements,
         weights=weights,
         network=network,
+        regime=regime,
         stages=tuple(stages),
         budget=budget,
     )
@@ -156,6 +159,8 @@ def _inference_seconds(plan: Plan, config: RunConfig, jacobian: Jacobian) -> dic
     count = jacobian.chunk
     images = torch.randn(count, *jacobian.range_shape)
     per_pixel = _rate(lambda: jacobian.T(images)) / count
+    if plan.regime != "exact":
+        return {stage.name: stage.passes * per_pixel for stage in plan.stages if stage.passes}
     side = min(plan.pixels, 512)
     features = torch.randn(side, 1024)
     per_flop = _rate(lambda: features @ features.T) / (side**2 * 1024)

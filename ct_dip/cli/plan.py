@@ -41,10 +41,18 @@ def plan(
         print_table(f"{scan}, method {found.method}", summary(found))
 
 
+_REGIMES = {
+    "exact": "exact: matrices of pixels² and measurements²",
+    "compressed": "compressed: the directions of the sinogram that the network explains",
+    "iterative": "iterative: products with the network alone",
+}
+
+
 def facts(plan: "Plan") -> dict[str, Any]:
     """Every number of a plan."""
     return {
         "method": plan.method,
+        "regime": plan.regime,
         "pixels": plan.pixels,
         "measurements": plan.measurements,
         "weights": plan.weights,
@@ -65,7 +73,7 @@ def summary(plan: "Plan") -> dict[str, str]:
         "network": plan.network,
     }
     if plan.method == "lin-dip":
-        lines["regime"] = "exact: matrices of pixels² and measurements²"
+        lines["regime"] = _REGIMES[plan.regime]
     for stage in plan.stages:
         parts = [format_bytes(stage.bytes)]
         if stage.passes:

@@ -29,6 +29,9 @@ def reconstruct(
         str | None, typer.Option(help="Ray transform: auto, sparse, astra, odl or tomosipo.")
     ] = None,
     kernel: Annotated[str | None, typer.Option(help="Ray weights: auto, line, linear or strip.")] = None,
+    regime: Annotated[
+        str | None, typer.Option(help="Of lin-dip: auto (the default), exact, compressed or iterative.")
+    ] = None,
     hyperprior: Annotated[
         str | None, typer.Option(help="Of lin-dip: auto (the default), weak, none or tv-predcp.")
     ] = None,
@@ -63,6 +66,10 @@ def reconstruct(
     budget_memory: Annotated[
         str | None, typer.Option(help="Memory that the job may take, as 4G. Default: half of the free.")
     ] = None,
+    budget_minutes: Annotated[
+        float | None,
+        typer.Option(help="Minutes for inference after the network's fit; fewer samples if it is short."),
+    ] = None,
     verbose: Verbose = False,
 ) -> None:
     """Reconstruct a scan; write the result, a picture and a page of it, and the settings that repeat it."""
@@ -83,7 +90,8 @@ def reconstruct(
     from ct_dip.report.figures import save_png
     from ct_dip.report.report_page import write_report
 
-    chosen = [*(set_ or ()), *([f"inference.hyperprior={hyperprior}"] if hyperprior else [])]
+    given = {"inference.hyperprior": hyperprior, "inference.regime": regime}
+    chosen = [*(set_ or ()), *(f"{name}={value}" for name, value in given.items() if value)]
     settings = load_config(
         config,
         settings=chosen,
@@ -121,6 +129,7 @@ def reconstruct(
             settings,
             progress=progress,
             memory_budget=budget_memory,
+            budget_minutes=budget_minutes,
             run_folder=folder,
             reference=compared,
             reference_std=reference_noise,

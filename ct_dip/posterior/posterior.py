@@ -14,6 +14,8 @@ from ct_dip.errors import CtDipError, InputError
 from ct_dip.evidence.fit import EvidenceFit
 from ct_dip.posterior.deviations import Deviations
 
+_SAMPLES_PER_PIXEL = 5  # that a patch's covariance is made from, at least
+
 
 class Patch(NamedTuple):
     """A rectangle of pixels and its posterior covariance."""
@@ -99,6 +101,15 @@ class Posterior:
                 patches.append(Patch(*where, self.scale**2 * part.cpu().numpy()))
         return patches
 
+    @property
+    def widest_patch(self) -> int | None:
+        """Of covariances that are exact, or made from many more samples than the patch has pixels."""
+        if self.regime == "exact":
+            return None
+        if not self.deviations.samples:
+            return 10
+        return max(1, math.isqrt(self.deviations.samples // _SAMPLES_PER_PIXEL))
+
     def sample(self, count: int, seed: int = 0) -> Floats:
         """Images that are as likely as the true one, (count, rows, columns), around ``mean``.
 
@@ -126,6 +137,12 @@ class Posterior:
         if truth.shape != self.mean.shape:
             raise InputError(f"truth has shape {truth.shape}, the posterior {self.mean.shape}")
         error = torch.as_tensor(np.asarray(truth, dtype=np.float64) - self.mean)
+        if patch == 1:
+            variance = self.std**2 + noise_std**2
+            if not variance.min() > 0:
+                raise CtDipError("a pixel's posterior is singular; use a complement other than 'none'")
+            each = error.numpy() ** 2 / variance + np.log(variance)
+            return float(-0.5 * (each.mean() + math.log(2 * math.pi)))
         total = 0.0
         for rows, columns, covariance in self.covariance(patch):
             covariance[np.diag_indices(len(covariance))] += noise_std**2

@@ -6,14 +6,12 @@ from typing import NamedTuple
 from ct_dip.config import InferenceConfig
 from ct_dip.data.scan import Scan
 from ct_dip.dip.unet import UNet, UNetShape
-from ct_dip.errors import MemoryBudgetError
 from ct_dip.matrix_free.infer import CLOSED_PIXELS
 from ct_dip.matrix_free.noise import DENSE
-from ct_dip.memory import format_bytes
 from ct_dip.posterior.model import inference_bytes
 from ct_dip.tangent.jacobian import jacobian_bytes
 
-_LEAST_RANK = 64
+_LEAST_RANK = 64  # that is of any use
 _MOST_RANK = 4000
 _GRAMS = 0.6  # passes that the products of the features of a pixel with all others are worth
 
@@ -37,11 +35,10 @@ class RegimePlan(NamedTuple):
 def plan_regime(shape: UNetShape, scan: Scan, config: InferenceConfig, budget: int) -> RegimePlan:
     """The regime that the configuration asks for, or the cheaper of exact and compressed that fits.
 
-    Args:
-        budget: bytes that inference may take.
+    Whether even that fits is for the caller to see.
 
-    Raises:
-        MemoryBudgetError: not even the smallest compression fits.
+    Args:
+        budget: bytes that inference may take; a compression may grow as far as they allow.
     """
     exact = _plan_exact(shape, scan, config)
     if config.regime == "exact":
@@ -51,15 +48,7 @@ def plan_regime(shape: UNetShape, scan: Scan, config: InferenceConfig, budget: i
     compressed = _plan_compressed(shape, scan, config, budget)
     cheap = sum(exact.passes.values()) <= sum(compressed.passes.values())
     fits = max(exact.bytes.values()) <= budget
-    if config.regime == "auto" and fits and (cheap or compressed.max_rank < _LEAST_RANK):
-        return exact
-    if compressed.max_rank < _LEAST_RANK:
-        raise MemoryBudgetError(
-            f"compressed inference of rank {_LEAST_RANK}, the least that is useful, needs "
-            f"{format_bytes(_compressed_bytes(shape, scan, config, _LEAST_RANK))}, the memory budget is "
-            f"{format_bytes(budget)}; use a smaller image or method dip, or raise the budget (CT_DIP_MEMORY)"
-        )
-    return compressed
+    return exact if config.regime == "auto" and fits and cheap else compressed
 
 
 def _plan_exact(shape: UNetShape, scan: Scan, config: InferenceConfig) -> RegimePlan:
@@ -72,7 +61,7 @@ def _plan_compressed(shape: UNetShape, scan: Scan, config: InferenceConfig, budg
     pixels, measurements = math.prod(scan.geometry.domain_shape), scan.sinogram.size
     least = _compressed_bytes(shape, scan, config, 0)
     slope = (_compressed_bytes(shape, scan, config, 1000) - least) / 1000
-    max_rank = min(measurements, pixels, _MOST_RANK, int((budget - least) / slope))
+    max_rank = min(measurements, pixels, _MOST_RANK, max(_LEAST_RANK, int((budget - least) / slope)))
     guess = min(max_rank, int(12 * measurements**0.5))  # as seen from 28² to 128²
     closed = config.deviations == "closed" or (
         config.deviations == "auto" and pixels <= CLOSED_PIXELS and measurements <= DENSE
