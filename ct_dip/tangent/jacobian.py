@@ -81,7 +81,7 @@ class Jacobian(LinearMap):
         missing = dict(zip(names, torch.split(out, sizes, dim=1), strict=True))
         for convolution, z in self._network.adjoint(images):
             if convolution.name in missing:
-                missing.pop(convolution.name).copy_(convolution.to_weights(z))
+                convolution.to_weights(z, missing.pop(convolution.name))
             if not missing:
                 return
 

@@ -124,9 +124,11 @@ class Convolution:
             part.add_weights_(z, w)
         return z
 
-    def to_weights(self, z: Tensor) -> Tensor:
-        """The adjoint towards the weights: (n, outputs, rows, columns) → (n, weights)."""
-        return torch.cat([part.to_weights(z) for part in self.parts], dim=2).flatten(1)
+    def to_weights(self, z: Tensor, out: Tensor) -> None:
+        """The adjoint towards the weights: (n, outputs, rows, columns) → out, (n, weights)."""
+        own = torch.split(out.view(len(z), *self.size), self.inputs, dim=2)
+        for part, weights in zip(self.parts, own, strict=True):
+            weights.copy_(part.to_weights(z))
 
     def to_inputs(self, z: Tensor) -> list[Tensor]:
         """The adjoint towards the inputs."""
