@@ -14,6 +14,7 @@ BENCHMARKS = {
     "dip-real": "benchmarks.dip_real",
     "evidence-fit": "benchmarks.evidence_fit",
     "kmnist-loglik": "benchmarks.kmnist_loglik",
+    "tangent-products": "benchmarks.tangent_products",
 }
 
 

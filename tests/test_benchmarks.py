@@ -3,9 +3,12 @@
 import json
 
 import pytest
+import torch
 
 import benchmarks.operators
+import benchmarks.tangent_products
 from benchmarks.__main__ import BENCHMARKS, main
+from ct_dip.dip.unet import UNet, UNetShape
 
 KEYS = {"benchmark", "case", "reference", "reference_value", "value", "unit", "ratio"}
 
@@ -29,3 +32,23 @@ def test_unknown_benchmarks_are_refused(monkeypatch, capsys):
     assert stop.value.code == 2
     message = capsys.readouterr().err
     assert all(name in message for name in BENCHMARKS)
+
+
+def test_products_with_j_are_compared_and_counted(monkeypatch, capsys):
+    monkeypatch.setattr(benchmarks.tangent_products, "CASES", ((8, "small", 2),))
+    monkeypatch.setattr(benchmarks.tangent_products, "SGEMM", 64)
+    monkeypatch.setattr(benchmarks.tangent_products, "ROUNDS", 1)
+    monkeypatch.setattr("sys.argv", ["benchmarks", "tangent-products", "--json"])
+    main()
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert len([row for row in rows if row["unit"] == "ms"]) == 8  # J and Jᵀ, four references
+    rates = [row for row in rows if row["unit"] == "Gflop/s"]
+    assert len(rates) == 2
+    assert all(row["ratio"] == pytest.approx(row["value"] / row["reference_value"]) for row in rates)
+
+
+def test_operations_of_a_product_are_those_of_two_passes():
+    network = UNet(UNetShape(channels=(3,), skip_channels=()))
+    z = torch.zeros(1, 1, 4, 5)
+    first, last = 2 * 20 * 3 * 9, 2 * 20 * 3
+    assert benchmarks.tangent_products.product_operations(network, z) == first + 2 * last

@@ -16,7 +16,7 @@ from ct_dip.operators.linear_map import LinearMap
 from ct_dip.tangent.linearised import LinearisedUNet
 
 # Of the largest map of one chunk: what fits the cache together with the other operands of a convolution.
-# Larger chunks gain nothing on small maps and lose a third on large ones (measured on 28² to 256²).
+# As measured, 1 to 8 MB make no difference, and from 32 MB on convolutions lose a quarter of their speed.
 CHUNK_BYTES = 4 * 2**20
 
 
@@ -102,7 +102,7 @@ class Jacobian(LinearMap):
         missing = dict(zip(names, torch.split(out, sizes, dim=1), strict=True))
         for convolution, z in self._network.adjoint(images):
             if convolution.name in missing:
-                missing.pop(convolution.name).copy_(convolution.to_weights(z))
+                convolution.to_weights(z, missing.pop(convolution.name))
             if not missing:
                 return
 

@@ -137,9 +137,11 @@ def _run(
 
     convolutions = [module for module in network.modules() if isinstance(module, nn.Conv2d)]
     handles = [module.register_forward_hook(record) for module in convolutions]
-    image = network(network_input)
-    for handle in handles:
-        handle.remove()
+    try:
+        image = network(network_input)
+    finally:
+        for handle in handles:
+            handle.remove()
     return inputs, outputs, image
 
 

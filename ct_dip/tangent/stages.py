@@ -16,7 +16,7 @@ from ct_dip.dip.unet import SLOPE, Upsampling
 
 # Up to this size an unfolded input is kept: it stays in the cache, and one batched matrix product serves
 # all vectors. Beyond it, one convolution per vector is faster and needs no unfolding.
-_UNFOLDED_BYTES = 6 * 2**20
+_UNFOLDED_BYTES = 3 * 2**20
 
 
 class Part:
@@ -31,6 +31,7 @@ class Part:
     def __init__(self, activation: Tensor, filters: Tensor, stride: int) -> None:
         self.filters = _constant(filters)
         self.stride, self.padding = stride, filters.shape[-1] // 2
+        self.pointwise = filters.shape[-1] == 1  # a matrix product, which torch's convolutions do slowly
         rows, columns = activation.shape[-2:]
         self.places = (-(-rows // stride), -(-columns // stride))  # of the output
         # What a transposed convolution cannot know: how many rows the stride left over.
@@ -61,7 +62,11 @@ class Part:
     def to_weights(self, z: Tensor) -> Tensor:
         """``Bᵀ z``: (n, outputs, rows, columns) → (n, outputs, inputs, taps, taps)."""
         if self.unfolded is not None:
-            products = torch.bmm(_flat(z).transpose(1, 2), self.unfolded.expand(len(z), -1, -1))
+            left, right = _flat(z), self.unfolded.expand(len(z), -1, -1)
+            if right.shape[2] < left.shape[2]:  # the narrow one first: 6 times faster for the 9 taps of "in"
+                products = torch.bmm(right.transpose(1, 2), left).transpose(1, 2)
+            else:
+                products = torch.bmm(left.transpose(1, 2), right)
             return products.reshape(len(z), *self.filters.shape)
         assert self.activation is not None
         size = self.filters.shape
@@ -74,10 +79,14 @@ class Part:
 
     def forward(self, x: Tensor) -> Tensor:
         """``E x``: a changed input under the fixed filters."""
+        if self.pointwise:
+            return _map(_flat(x) @ self.filters.flatten(1).T, self.places)
         return F.conv2d(x, self.filters, None, self.stride, self.padding)
 
     def adjoint(self, z: Tensor) -> Tensor:
         """``Eᵀ z``."""
+        if self.pointwise:
+            return _map(_flat(z) @ self.filters.flatten(1), self.places)
         return F.conv_transpose2d(z, self.filters, None, self.stride, self.padding, self.left_over)
 
 
@@ -103,21 +112,23 @@ class Convolution:
 
     def tangent(self, weights: Tensor, *changes: Tensor) -> Tensor:
         """(n, P) and the changes of the inputs, none for a constant one → δz."""
+        outputs, rows, columns = self.output_shape
         own = weights[:, self.slice].reshape(-1, *self.size)
         if changes:
             z = self.parts[0].forward(changes[0])
             for part, x in zip(self.parts[1:], changes[1:], strict=True):
                 z += part.forward(x)
         else:
-            outputs, rows, columns = self.output_shape
-            z = weights.new_zeros(len(weights), rows, columns, outputs).permute(0, 3, 1, 2)
+            z = _map(weights.new_zeros(len(weights), rows * columns, outputs), (rows, columns))
         for part, w in zip(self.parts, torch.split(own, self.inputs, dim=2), strict=True):
             part.add_weights_(z, w)
         return z
 
-    def to_weights(self, z: Tensor) -> Tensor:
-        """The adjoint towards the weights: (n, outputs, rows, columns) → (n, weights)."""
-        return torch.cat([part.to_weights(z) for part in self.parts], dim=2).flatten(1)
+    def to_weights(self, z: Tensor, out: Tensor) -> None:
+        """The adjoint towards the weights: (n, outputs, rows, columns) → out, (n, weights)."""
+        own = torch.split(out.view(len(z), *self.size), self.inputs, dim=2)
+        for part, weights in zip(self.parts, own, strict=True):
+            weights.copy_(part.to_weights(z))
 
     def to_inputs(self, z: Tensor) -> list[Tensor]:
         """The adjoint towards the inputs."""
@@ -136,7 +147,7 @@ class Activation:
     """
 
     def __init__(self, norm: nn.Module, z: Tensor) -> None:
-        self.diagonal = torch.where(norm(z) > 0, 1.0, SLOPE).to(z)
+        self.diagonal = torch.ones_like(z).masked_fill_(norm(z) <= 0, SLOPE)
         self.standard: Tensor | None = None  # x̂
         self.groups = 1
         if isinstance(norm, nn.GroupNorm):
@@ -207,3 +218,8 @@ def _constant(x: Tensor) -> Tensor:
 def _flat(x: Tensor) -> Tensor:
     """(n, channels, rows, columns) in channels-last memory → a view (n, places, channels)."""
     return x.permute(0, 2, 3, 1).flatten(1, 2)
+
+
+def _map(x: Tensor, places: tuple[int, int]) -> Tensor:
+    """The way back, from (n, places, channels)."""
+    return x.reshape(len(x), *places, -1).permute(0, 3, 1, 2)

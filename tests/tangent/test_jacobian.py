@@ -5,6 +5,7 @@ import torch
 from torch.func import functional_call
 
 from ct_dip.dip.unet import UNet, UNetShape
+from ct_dip.tangent import stages
 from ct_dip.tangent.jacobian import Jacobian
 from tests import identities, tiny
 
@@ -15,7 +16,12 @@ SHAPES = {
         channels=(2, 3, 2), skip_channels=(0, 2), output="softplus", upsampling="nearest"
     ),
     "identity, one scale": UNetShape(channels=(3,), skip_channels=(), output="identity"),
+    "normalised, nearest": UNetShape(
+        channels=(2, 4, 6), skip_channels=(3, 0), norm_groups=2, output="identity", upsampling="nearest"
+    ),
+    "softplus": UNetShape(channels=(2, 3), skip_channels=(2,), output="softplus"),
 }
+SIZES = [(6, 5), (7, 9), (8, 8)]
 
 
 @pytest.fixture(params=SHAPES, ids=list(SHAPES))
@@ -51,6 +57,33 @@ def test_obeys_the_contract_of_linear_maps(shape):
     identities.assert_batch_is_loop(jacobian)
     identities.assert_differentiable(jacobian)
     identities.assert_functional_transforms(jacobian)
+    identities.assert_adjoint(jacobian, torch.float64)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("unfolded", [0, 2**30], ids=["by convolution", "by matrix product"])
+def test_equals_products_of_autograd(shape, size, unfolded, monkeypatch):
+    """Whether large inputs or small ones: both ways of B, on odd and even grids."""
+    monkeypatch.setattr(stages, "_UNFOLDED_BYTES", unfolded)
+    network, z = tiny.network(shape).double(), torch.rand(1, 1, *size, dtype=torch.float64)
+    with torch.no_grad():  # scales and biases that are not the trivial ones of a new network
+        for parameter in network.parameters():
+            parameter += 0.3 * torch.randn(parameter.shape, dtype=torch.float64)
+    jacobian = Jacobian(network, z)
+    names = [name for block in network.weight_blocks() for name in block.parameters]
+    fixed = {name: value.detach() for name, value in network.named_parameters()}
+
+    def image(weights):
+        parts = torch.split(weights, [fixed[name].numel() for name in names])
+        own = {name: part.reshape(fixed[name].shape) for name, part in zip(names, parts, strict=True)}
+        return functional_call(network, fixed | own, (z,))[0, 0]
+
+    x, y = identities.random_pair(jacobian, torch.float64, batch=(3,))
+    pull = torch.func.vjp(image, jacobian.weights)[1]
+    for v, u, forward, back in zip(x, y, jacobian(x), jacobian.T(y), strict=True):
+        expected = torch.func.jvp(image, (jacobian.weights,), (v,))[1]
+        assert (forward - expected).norm() < 1e-10 * expected.norm()
+        assert (back - pull(u)[0]).norm() < 1e-10 * pull(u)[0].norm()
     identities.assert_adjoint(jacobian, torch.float64)
 
 
@@ -103,6 +136,23 @@ def test_the_network_runs_once(monkeypatch):
         jacobian(x)
         jacobian.T(y)
     assert len(calls) == 1
+
+
+def test_keeps_what_it_was_made_of():
+    network, z = tiny.network().double(), tiny.network_input().double()
+    jacobian = Jacobian(network, z)
+    before = jacobian.dense()
+    with torch.no_grad():
+        z.add_(1)
+        for parameter in network.parameters():
+            parameter.add_(1)
+    torch.testing.assert_close(jacobian.dense(), before)
+    torch.testing.assert_close(jacobian.T.dense(), before.T)
+
+
+def test_says_what_memory_it_takes():
+    small, large = (Jacobian(tiny.network(), torch.rand(1, 1, side, side)).bytes for side in (16, 128))
+    assert 4 * 16**2 < small < large < 128**2 * 4 * 100
 
 
 def test_leaves_the_network_alone():
