@@ -39,14 +39,15 @@ def test_every_method_has_a_plan():
 
 
 def test_exact_inference_grows_as_the_fourth_power_of_the_side():
-    config = load_config(method="lin-dip", settings=["dip.preset=small"])
+    config = load_config(method="lin-dip", settings=["dip.preset=small", "inference.regime=exact"])
     small, large = (plan_run(make(size, size), config, budget=2**34).bytes for size in (40, 80))
     assert 12 < large / small < 17
 
 
 def test_what_does_not_fit_is_refused_with_advice():
-    plan = plan_run(make(64), load_config(method="lin-dip"), budget=2**28)
-    with pytest.raises(MemoryBudgetError, match=r"lin-dip needs .* budget is 256 MiB; exact .* pixels"):
+    config = load_config(method="lin-dip", settings=["inference.regime=exact"])
+    plan = plan_run(make(64), config, budget=2**28)
+    with pytest.raises(MemoryBudgetError, match=r"lin-dip needs .* budget is 256 MiB; exact .*=compressed"):
         plan.require()
 
 
