@@ -27,7 +27,8 @@ class Compression(NamedTuple):
         basis: Q, (measurements, rank), orthonormal columns.
         features: F, (rank, P).
         discarded: trace of S outside of Q for the covariance that was last asked for, in units of the stated
-            noise; ``discarded_error`` its standard error.
+            noise; ``discarded_error`` its standard error, ``discarded_before`` that of the basis before it was
+            extended.
         passes: products with J and Jᵀ so far.
         complete: whether ``discarded`` is as small as it was asked to be.
     """
@@ -36,6 +37,7 @@ class Compression(NamedTuple):
     features: Tensor
     discarded: float
     discarded_error: float
+    discarded_before: float
     passes: int
     complete: bool
 
@@ -49,7 +51,8 @@ def empty_compression(problem: Problem) -> Compression:
     """Of nothing: rank zero."""
     weights = problem.jacobian.weights
     basis = weights.new_zeros(problem.measurements, 0)
-    return Compression(basis, weights.new_zeros(0, len(weights)), float("inf"), 0.0, 0, False)
+    infinity = float("inf")
+    return Compression(basis, weights.new_zeros(0, len(weights)), infinity, 0.0, infinity, 0, False)
 
 
 def extend(
@@ -75,6 +78,7 @@ def extend(
     weights = problem.jacobian.weights
     basis, rows = before.basis, [before.features]
     passes = before.passes
+    first = None
     with (progress or Progress()).stage("compression") as stage:
         while True:
             noise = torch.randn(_BATCH, len(weights), generator=generator, dtype=weights.dtype)
@@ -83,6 +87,7 @@ def extend(
             squares = outside.double().square().sum(dim=0)
             left, error = float(squares.mean()), float(squares.std()) / _BATCH**0.5
             stage.update(basis.shape[1], rank=basis.shape[1], outside=left / problem.measurements)
+            first = left if first is None else first
             late = deadline is not None and time.monotonic() > deadline
             if left <= trace or basis.shape[1] >= max_rank or late:
                 break
@@ -91,7 +96,7 @@ def extend(
             basis = torch.cat([basis, new], dim=1)
             rows.append(problem.pull(new))
             passes += new.shape[1]
-    return Compression(basis, torch.cat(rows), left, error, passes, left <= trace)
+    return Compression(basis, torch.cat(rows), left, error, first, passes, left <= trace)
 
 
 def to_state(compression: Compression) -> dict[str, Tensor]:
@@ -106,6 +111,7 @@ def from_state(state: dict[str, Tensor]) -> Compression:
         state["features"],
         float(state["discarded"]),
         float(state["discarded_error"]),
+        float(state["discarded_before"]),
         int(state["passes"]),
         bool(state["complete"]),
     )

@@ -4,6 +4,7 @@ import math
 from pathlib import Path
 from typing import NamedTuple
 
+import torch
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
@@ -18,7 +19,8 @@ from ct_dip.progress import Progress
 from ct_dip.tangent.statistics import streamed_difference_variances
 
 COMPRESSION = "compression.npz"
-_ROUNDS = 5  # of extending the basis and fitting again
+_LOOSE = 20.0  # tolerance of the first basis, whose hyperparameters are only where the search begins
+_ROUNDS = 6  # of extending the basis and fitting again
 _RATIO_TOLERANCE = 0.1  # of log κ − log s², which the data hardly see
 _RATIO_EVALUATIONS = 15
 
@@ -80,17 +82,20 @@ def fit_compressed(
         folder,
         COMPRESSION,
         f"{problem_digest(problem)} {allowed} {max_rank} {seed}",
-        lambda: to_state(grow(empty_compression(problem), problem.prior.start, 1.0, 0)),
+        lambda: to_state(grow(empty_compression(problem), problem.prior.start, _LOOSE, 0)),
     )
     compression = from_state(state)
-    for number in range(_ROUNDS):
-        found = _fit(problem, compression, variances, starts, seed, number, progress)
+    found = _fit(problem, compression, variances, starts, seed, 0, None, progress)
+    for number in range(1, _ROUNDS + 1):
         prior, _, noise = found.model.split(found.evidence.theta)
         # The first batch only looks; it is kept if it is needed.
-        compression = grow(compression, prior, math.exp(float(noise)), number + 1)
-        if compression.rank == found.compression.rank:
-            break
-    return found._replace(compression=compression) if compression.rank == found.compression.rank else found
+        grown = grow(found.compression, prior, math.exp(float(noise)), number)
+        if grown.rank == found.compression.rank:
+            return found._replace(compression=grown)
+        if number < _ROUNDS:
+            found = _fit(problem, grown, variances, starts, seed, number, found, progress)
+    last = found.compression._replace(discarded=grown.discarded_before, complete=False)
+    return found._replace(compression=last)
 
 
 def _fit(
@@ -100,6 +105,7 @@ def _fit(
     starts: int,
     seed: int,
     rounds: int,
+    before: CompressedFit | None,
     progress: Progress,
 ) -> CompressedFit:
     """At a given basis; the ratio of complement and noise is searched around the rest where it is free."""
@@ -110,7 +116,12 @@ def _fit(
         pixels = ratio * complement.variance if complement is not None and in_model else None
         noise = MeasurementNoise(problem.whitened, pixels)
         with progress.stage("noise of the rest"):
-            projection = project(compression, noise)
+            solved = None
+            if before is not None and before.ratio == ratio:  # the same noise: only for new columns
+                noise, old = before.noise, before.projection.solved
+                new = noise.solve(compression.basis[:, old.shape[1] :])
+                solved = torch.cat([old, new], dim=1)
+            projection = project(compression, noise, solved)
             model = projected_evidence(problem, compression, noise, projection, variances)
         evidence = fit_evidence(model, starts=starts, seed=seed, progress=progress)
         return CompressedFit(evidence, model, compression, noise, projection, ratio, rounds)

@@ -22,7 +22,7 @@ from ct_dip.matrix_free.stochastic import StochasticEvidence, fit_stochastic
 from ct_dip.posterior.inferred import Inferred
 from ct_dip.progress import Progress
 
-CLOSED_PIXELS = 4096  # up to which a pass for every pixel is worth exact deviations
+CLOSED_PIXELS = 2048  # up to which a pass for every pixel is worth exact deviations
 
 
 def infer_compressed(
