@@ -27,8 +27,8 @@ class Compression(NamedTuple):
         basis: Q, (measurements, rank), orthonormal columns.
         features: F, (rank, P).
         discarded: trace of S outside of Q for the covariance that was last asked for, in units of the stated
-            noise; ``discarded_error`` its standard error, ``discarded_before`` that of the basis before it was
-            extended.
+            noise; ``discarded_error`` its standard error; ``discarded_before`` that of the basis before
+            it was extended.
         passes: products with J and Jᵀ so far.
         complete: whether ``discarded`` is as small as it was asked to be.
     """
