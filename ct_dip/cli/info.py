@@ -113,6 +113,8 @@ def result_summary(result: "Result") -> dict[str, str]:
     }
     names = {"psnr": "PSNR", "ssim": "SSIM", "duality_gap": "duality gap", "stopped_by": "stopped by"}
     for key, value in result.metrics.items():
+        if key == "certificate" and value:
+            lines["accuracy"] = _spell_certificate(value)
         if isinstance(value, list | dict):  # tables are for --json
             continue
         name = names.get(key, key.replace("_", " "))
@@ -123,3 +125,18 @@ def result_summary(result: "Result") -> dict[str, str]:
         if isinstance(settings, dict):
             lines[f"{section} settings"] = ", ".join(f"{key} {value}" for key, value in settings.items())
     return lines
+
+
+def _spell_certificate(found: dict[str, Any]) -> str:
+    """What a compressed or iterative inference reached, in a line."""
+    parts = ["converged" if found["converged"] else "NOT converged"]
+    if "rank" in found:
+        parts += [
+            f"rank {found['rank']}",
+            f"{found['discarded_trace']:.2g} of the noise's trace left out",
+            f"evidence within {found['evidence_error']:.2g} nats",
+            f"mean within {found['mean_error']:.2g}, samples within {found['sample_error']:.2g} deviations",
+        ]
+    else:
+        parts += [f"residuals below {found['residual']:.2g}"]
+    return ", ".join([*parts, f"{found['samples']} samples", f"{found['passes']} network passes"])

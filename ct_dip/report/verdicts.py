@@ -206,10 +206,36 @@ def data_findings(metrics: Mapping[str, Any], measured: int | None) -> list[Find
             findings.append(Finding("caution", "The data are less noisy than they should be", text))
         else:
             findings.append(Finding("good", "The noise is as expected", text))
+    findings += _arithmetic_findings(metrics)
     if metrics.get("evidence_converged") is False:
         text = "The search for the width of the error bars stopped before it was done."
         findings.append(Finding("caution", "The error bars are not final", text))
     return findings
+
+
+def _arithmetic_findings(metrics: Mapping[str, Any]) -> list[Finding]:
+    """How exact the computation was, where something was approximated."""
+    certificate = metrics.get("certificate") or {}
+    if not certificate:
+        return []
+    how = "Directions of the data that the image can hardly move were left out"
+    if metrics.get("regime") == "iterative":
+        how = "Equations were solved step by step"
+    text = f"{how}. "
+    if "mean_error" in certificate:
+        text += (
+            f"Held against the full computation, that moves the image by {certificate['mean_error']:.2g} and "
+            f"its samples by {certificate['sample_error']:.2g} of an error bar. "
+        )
+    if not certificate.get("closed_form", True):
+        count = certificate["samples"]
+        text += (
+            f"The error bars come from {count} random samples, which makes each uncertain by "
+            f"{percent(1 / math.sqrt(2 * count))} of itself."
+        )
+    if certificate.get("converged"):
+        return [Finding("good", "The computation was accurate", text.strip())]
+    return [Finding("poor", "The computation did not reach its accuracy", text.strip())]
 
 
 def verdict(result: Result, checked: Calibration | None, findings: Sequence[Finding]) -> Finding:
