@@ -84,7 +84,8 @@ def extend(
             left, error = float(squares.mean()), float(squares.std()) / _BATCH**0.5
             stage.update(basis.shape[1], rank=basis.shape[1], outside=left / problem.measurements)
             late = deadline is not None and time.monotonic() > deadline
-            if left <= trace or basis.shape[1] >= max_rank or late:
+            # One batch in any case: without a basis there is nothing that a search could go on with.
+            if basis.shape[1] >= max_rank or (basis.shape[1] and (left <= trace or late)):
                 break
             new = torch.linalg.qr(outside.double()).Q[:, : max_rank - basis.shape[1]].to(basis.dtype)
             new = torch.linalg.qr(_outside(new, basis)).Q  # twice is enough
@@ -96,7 +97,10 @@ def extend(
 
 def to_state(compression: Compression) -> dict[str, Tensor]:
     """For `ct_dip.checkpoint`."""
-    return {name: torch.as_tensor(value) for name, value in compression._asdict().items()}
+    return {
+        name: torch.as_tensor(value, dtype=torch.float64 if isinstance(value, float) else None)
+        for name, value in compression._asdict().items()
+    }
 
 
 def from_state(state: dict[str, Tensor]) -> Compression:
