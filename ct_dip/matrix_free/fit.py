@@ -64,7 +64,9 @@ def fit_compressed(
         variances = streamed_difference_variances(problem.jacobian, progress)
     allowed = tolerance * problem.measurements
 
-    def grow(before: Compression, theta: Tensor, noise: float, number: int) -> Compression:
+    def grow(
+        before: Compression, theta: Tensor, noise: float, number: int, max_rank: int = max_rank
+    ) -> Compression:
         return extend(
             problem,
             problem.covariance(theta),
@@ -86,11 +88,12 @@ def fit_compressed(
     for number in range(_ROUNDS):
         found = _fit(problem, compression, variances, starts, seed, number, progress)
         prior, _, noise = found.model.split(found.evidence.theta)
-        # The first batch only looks; it is kept if it is needed.
-        compression = grow(compression, prior, math.exp(float(noise)), number + 1)
+        # The first batch only looks; it is kept if it is needed, but for the last time, which only looks.
+        limit = max_rank if number + 1 < _ROUNDS else compression.rank
+        compression = grow(compression, prior, math.exp(float(noise)), number + 1, limit)
         if compression.rank == found.compression.rank:
             break
-    return found._replace(compression=compression) if compression.rank == found.compression.rank else found
+    return found._replace(compression=compression)
 
 
 def _fit(
