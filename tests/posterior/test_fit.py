@@ -191,8 +191,8 @@ def test_block_parameters_are_told_with_the_common_scale(posterior):
 
 def test_memory_is_asked_for_first():
     needed = max(inference_bytes(tiny.PLAIN, tiny.scan(), InferenceConfig()).values())
+    exact = InferenceConfig(regime="exact")
     with pytest.raises(MemoryBudgetError, match="exact inference needs"):
-        exact = InferenceConfig(regime="exact")
         fit_posterior(tiny.dip_fit(), tiny.scan(), exact, memory_budget=needed - 1)
 
 
