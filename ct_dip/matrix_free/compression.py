@@ -13,6 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ct_dip.errors import CtDipError
 from ct_dip.matrix_free.problem import Problem
 from ct_dip.priors.covariance import WeightCovariance
 from ct_dip.progress import Progress
@@ -78,7 +79,8 @@ def extend(
     with (progress or Progress()).stage("compression") as stage:
         while True:
             noise = torch.randn(_BATCH, len(weights), generator=generator, dtype=weights.dtype)
-            outside = _outside(problem.measure(covariance.root(noise.to(weights.device))), basis)
+            drawn = problem.measure(covariance.root(noise.to(weights.device)))
+            outside = _outside(_finite(drawn, "J"), basis)
             passes += _BATCH
             squares = outside.double().square().sum(dim=0)
             left, error = float(squares.mean()), float(squares.std()) / _BATCH**0.5
@@ -90,7 +92,7 @@ def extend(
             new = torch.linalg.qr(outside.double()).Q[:, : max_rank - basis.shape[1]].to(basis.dtype)
             new = torch.linalg.qr(_outside(new, basis)).Q  # twice is enough
             basis = torch.cat([basis, new], dim=1)
-            rows.append(problem.pull(new))
+            rows.append(_finite(problem.pull(new), "Jᵀ"))
             passes += new.shape[1]
     return Compression(basis, torch.cat(rows), left, error, passes, left <= trace)
 
@@ -113,6 +115,16 @@ def from_state(state: dict[str, Tensor]) -> Compression:
         int(state["passes"]),
         bool(state["complete"]),
     )
+
+
+def _finite(values: Tensor, name: str) -> Tensor:
+    """What a product gave, if it is made of numbers."""
+    if not bool(torch.isfinite(values).all()):
+        raise CtDipError(
+            f"a product with {name} of the network returned NaN or infinity; its fit may have diverged: try "
+            "another seed or a smaller dip.learning_rate"
+        )
+    return values
 
 
 def _outside(columns: Tensor, basis: Tensor) -> Tensor:
