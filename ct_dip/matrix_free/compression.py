@@ -19,6 +19,7 @@ from ct_dip.priors.covariance import WeightCovariance
 from ct_dip.progress import Progress
 
 _BATCH = 32  # random elements that are taken together
+_ROUNDING = 10  # in units of that of one element: below it there is nothing to be orthogonal to
 
 
 class Compression(NamedTuple):
@@ -89,7 +90,9 @@ def extend(
             # One batch in any case: without a basis there is nothing that a search could go on with.
             if basis.shape[1] >= max_rank or (basis.shape[1] and (left <= trace or late)):
                 break
-            new = torch.linalg.qr(outside.double()).Q[:, : max_rank - basis.shape[1]].to(basis.dtype)
+            new = _directions(outside, drawn)[:, : max_rank - basis.shape[1]]
+            if not new.shape[1]:
+                break
             new = torch.linalg.qr(_outside(new, basis)).Q  # twice is enough
             basis = torch.cat([basis, new], dim=1)
             rows.append(_finite(problem.pull(new), "Jᵀ"))
@@ -125,6 +128,13 @@ def _finite(values: Tensor, name: str) -> Tensor:
             "another seed or a smaller dip.learning_rate"
         )
     return values
+
+
+def _directions(outside: Tensor, drawn: Tensor) -> Tensor:
+    """An orthonormal basis of what is more than the rounding of what was drawn."""
+    q, r = torch.linalg.qr(outside.double())
+    rounding = torch.finfo(drawn.dtype).eps * float(torch.linalg.vector_norm(drawn, dim=0).max())
+    return q[:, r.diagonal().abs() > _ROUNDING * rounding].to(drawn.dtype)
 
 
 def _outside(columns: Tensor, basis: Tensor) -> Tensor:
