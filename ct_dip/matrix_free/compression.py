@@ -90,7 +90,9 @@ def extend(
             # One batch in any case: without a basis there is nothing that a search could go on with.
             if basis.shape[1] >= max_rank or (basis.shape[1] and (left <= trace or late)):
                 break
-            new = _directions(outside, drawn)[:, : max_rank - basis.shape[1]]
+            new = _directions(outside, drawn, least=0 if basis.shape[1] else 1)[
+                :, : max_rank - basis.shape[1]
+            ]
             if not new.shape[1]:
                 break
             new = torch.linalg.qr(_outside(new, basis)).Q  # twice is enough
@@ -130,11 +132,17 @@ def _finite(values: Tensor, name: str) -> Tensor:
     return values
 
 
-def _directions(outside: Tensor, drawn: Tensor) -> Tensor:
-    """An orthonormal basis of what is more than the rounding of what was drawn."""
+def _directions(outside: Tensor, drawn: Tensor, least: int) -> Tensor:
+    """An orthonormal basis of what is more than the rounding of what was drawn.
+
+    Args:
+        least: directions that are made in any case, even for a network that is blind everywhere.
+    """
     q, r = torch.linalg.qr(outside.double())
     rounding = torch.finfo(drawn.dtype).eps * float(torch.linalg.vector_norm(drawn, dim=0).max())
-    return q[:, r.diagonal().abs() > _ROUNDING * rounding].to(drawn.dtype)
+    keep = r.diagonal().abs() > _ROUNDING * rounding
+    keep[:least] = True
+    return q[:, keep].to(drawn.dtype)
 
 
 def _outside(columns: Tensor, basis: Tensor) -> Tensor:

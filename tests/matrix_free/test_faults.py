@@ -1,12 +1,14 @@
 """A product that is wrong, or a compression that is too small, is said: on screen and in the certificate."""
 
+import dataclasses
 import math
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 
-from ct_dip.config import load_config
+from ct_dip.config import InferenceConfig, load_config
 from ct_dip.data.simulate import NoiseLevel, simulate
 from ct_dip.dip.fit import fit_dip
 from ct_dip.errors import CtDipError
@@ -15,8 +17,10 @@ from ct_dip.matrix_free import infer
 from ct_dip.matrix_free.iterative import Iterative
 from ct_dip.pipeline import reconstruct
 from ct_dip.posterior import regimes
+from ct_dip.posterior.fit import fit_posterior
 from ct_dip.scanners import scanner
 from ct_dip.tangent.jacobian import Jacobian
+from tests import tiny
 from tests.test_pipeline import Notes
 
 QUICK = ["dip.channels=[8,8]", "dip.max_steps=150", "dip.cooldown_steps=50", "inference.starts=1"]
@@ -101,3 +105,17 @@ def test_the_iterative_regime_tells_what_did_not_converge(fitted, monkeypatch):
     assert result.metrics["certificate"]["converged"] is False
     (told,) = [note for note in notes if "did NOT reach" in note]
     assert "residual" in told
+
+
+@pytest.mark.parametrize("regime", ["compressed", "iterative"])
+def test_a_network_that_is_blind_everywhere_leaves_all_to_the_complement(regime):
+    """A saturated output: J is zero, and there is nothing to compress."""
+    fit = tiny.dip_fit()
+    weights = {name: w - 500 if name == "last.bias" else w for name, w in fit.weights.items()}
+    blind = dataclasses.replace(fit, weights=weights)
+    config = InferenceConfig(starts=1, relevance=False, samples=400)
+    exact = fit_posterior(blind, tiny.scan(), config.model_copy(update={"regime": "exact"}))
+    found = fit_posterior(blind, tiny.scan(), config.model_copy(update={"regime": regime}))
+    assert found.evidence.evidence == pytest.approx(exact.evidence.evidence, abs=0.05)
+    assert np.median(np.abs(found.std / exact.std - 1)) < 0.05
+    assert found.certificate["converged"] is True
