@@ -96,7 +96,7 @@ class InferenceConfig(_Section):
     # exact: all matrices; compressed: few directions of the sinogram; iterative: products; auto: by size
     regime: Literal["auto", "exact", "compressed", "iterative"] = "auto"
     # Trace of the signal that a compression may leave out, in units of the noise's trace.
-    compression: float = Field(default=1e-3, gt=0, lt=1)
+    compression: float = Field(default=3e-4, gt=0, lt=1)
     # closed: exact deviations in the compressed regime, a pass of the network for every pixel; auto: by size
     deviations: Literal["auto", "closed", "samples"] = "auto"
     tolerance: float = Field(

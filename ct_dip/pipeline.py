@@ -31,7 +31,7 @@ from ct_dip.errors import CtDipError, InputError
 from ct_dip.operators import ray_transform
 from ct_dip.operators.linear_map import LinearMap
 from ct_dip.plan import plan_run
-from ct_dip.posterior.fit import fit_posterior
+from ct_dip.posterior.fit import check_minutes, fit_posterior
 from ct_dip.posterior.posterior import Posterior
 from ct_dip.progress import Progress
 from ct_dip.quality import psnr, ssim
@@ -114,6 +114,12 @@ def reconstruct(
     progress = progress or Progress()
     budget = memory.memory_budget(memory_budget)
     known = comparison_of_scan(scan, reference, reference_std)
+    check_minutes(budget_minutes)
+    if budget_minutes is not None and config.method != "lin-dip":
+        raise InputError(
+            f"a time budget (--budget-minutes) has no effect with method {config.method!r}; drop it, or use "
+            "lin-dip"
+        )
     if fit is not None:
         _check_fit(fit, scan, config)
     if config.threads is not None:
@@ -314,6 +320,15 @@ def _posterior_outcome(job: _Job, posterior: Posterior) -> _Outcome:
     if not posterior.certificate.get("converged", True):
         job.progress.note(
             f"the {posterior.regime} inference did NOT reach what it was asked for: {_shortfall(posterior)}"
+        )
+    drawn, asked = (posterior.certificate.get(name, 0) for name in ("samples", "samples_asked"))
+    if drawn < asked:
+        known_to = (
+            "" if posterior.std_error is None else f", so error bars are known to {(2 * drawn) ** -0.5:.0%}"
+        )
+        job.progress.note(
+            f"there was time for {drawn} of {asked} samples{known_to}; raise the time budget "
+            "(--budget-minutes) for more"
         )
     if posterior.jitter:
         job.progress.note(f"a covariance needed a jitter of {posterior.jitter:.2g} to be factorised")

@@ -66,7 +66,9 @@ def fit_compressed(
         variances = streamed_difference_variances(problem.jacobian, progress)
     allowed = tolerance * problem.measurements
 
-    def grow(before: Compression, theta: Tensor, noise: float, number: int) -> Compression:
+    def grow(
+        before: Compression, theta: Tensor, noise: float, number: int, max_rank: int = max_rank
+    ) -> Compression:
         return extend(
             problem,
             problem.covariance(theta),
@@ -88,14 +90,13 @@ def fit_compressed(
     found = _fit(problem, compression, variances, starts, seed, 0, None, progress)
     for number in range(1, _ROUNDS + 1):
         prior, _, noise = found.model.split(found.evidence.theta)
-        # The first batch only looks; it is kept if it is needed.
-        grown = grow(found.compression, prior, math.exp(float(noise)), number)
-        if grown.rank == found.compression.rank:
-            return found._replace(compression=grown)
-        if number < _ROUNDS:
-            found = _fit(problem, grown, variances, starts, seed, number, found, progress)
-    last = found.compression._replace(discarded=grown.discarded_before, complete=False)
-    return found._replace(compression=last)
+        # The first batch only looks; it is kept if it is needed, but for the last time, which only looks.
+        limit = max_rank if number < _ROUNDS else found.compression.rank
+        compression = grow(found.compression, prior, math.exp(float(noise)), number, limit)
+        if compression.rank == found.compression.rank:
+            break
+        found = _fit(problem, compression, variances, starts, seed, number, found, progress)
+    return found._replace(compression=compression)
 
 
 def _fit(

@@ -105,22 +105,23 @@ class SpottedNoise(MeasurementNoise):
         extra[index] = variance.double()
         super().__init__(base.whitened, extra if base.variance is None else base.variance + extra)
         self.base = base
-        units = torch.zeros(len(index), len(extra), device=index.device)
-        units[torch.arange(len(index)), index] = variance.sqrt().float()
-        self.columns = base.whitened(units.reshape(-1, *base.whitened.domain_shape)).T  # E
-        self.solved = base.solve(self.columns)
-        inner = self.columns.double().T @ self.solved.double()
+        units = torch.zeros_like(extra).repeat(len(index), 1)
+        units[torch.arange(len(index)), index] = variance.double().sqrt()
+        columns = base.whitened(units.reshape(-1, *base.whitened.domain_shape)).T  # E
+        self.solved = base.solve(columns)
+        inner = columns.T @ self.solved
         inner.diagonal().add_(1.0)
         self.inner = torch.linalg.cholesky(0.5 * (inner + inner.T))
 
     def correct(self, columns: Tensor, solved: Tensor) -> Tensor:
         """``(N + E Eᵀ)⁻¹ v`` from v and ``N⁻¹ v``."""
-        weights = torch.cholesky_solve((self.solved.T @ columns).double(), self.inner)
-        return solved - self.solved @ weights.to(solved)
+        own = self.solved.to(columns)
+        weights = torch.cholesky_solve((own.T @ columns).double(), self.inner)
+        return solved - own @ weights.to(columns)
 
     def solve(self, v: Tensor) -> Tensor:
         """See `MeasurementNoise.solve`."""
-        found = self.correct(v.to(self.columns), self.base.solve(v))
+        found = self.correct(v, self.base.solve(v))
         self.worst_residual, self.converged = self.base.worst_residual, self.base.converged
         return found
 

@@ -12,6 +12,7 @@ from ct_dip.arrays import Floats
 from ct_dip.config import InferenceConfig
 from ct_dip.data.scan import Scan
 from ct_dip.dip.ensemble import DipFit
+from ct_dip.errors import InputError
 from ct_dip.evidence.fit import EvidenceFit
 from ct_dip.matrix_free.infer import infer_compressed, infer_iterative
 from ct_dip.matrix_free.problem import matrix_free_problem
@@ -51,9 +52,11 @@ def fit_posterior(
         seed: of the further starts of the evidence's search, and of every probe and sample.
 
     Raises:
+        InputError: before any work, if the regime cannot do what the configuration asks for.
         MemoryBudgetError: before any work, if it would not fit.
     """
     config, progress = (config or InferenceConfig()).resolved(), progress or Progress()
+    check_minutes(budget_minutes)
     budget = memory.memory_budget(memory_budget)
     plan = plan_regime(fit.shape, scan, config, budget)
     memory.require(
@@ -62,7 +65,7 @@ def fit_posterior(
         what=f"{plan.regime} inference",
         advice="use a smaller image or fewer views",
     )
-    config = config.model_copy(update={"regime": plan.regime}).checked_regime()
+    config = config.model_copy(update={"regime": plan.regime})
     deadline = None if budget_minutes is None else time.monotonic() + 60 * budget_minutes
     if transform is None:
         transform = ray_transform(scan.geometry)
@@ -91,6 +94,15 @@ def fit_posterior(
         else:
             found = infer_iterative(problem, seed=seed, deadline=deadline, folder=folder, progress=progress)
     return _posterior(fit, scan, config, transform, jacobian, found)
+
+
+def check_minutes(minutes: float | None) -> None:
+    """Refuse a time budget that is none."""
+    if minutes is not None and not minutes > 0:
+        raise InputError(
+            f"a time budget of {minutes:g} minutes must be positive; give for example 10, or leave it out "
+            "for no limit"
+        )
 
 
 def _posterior(

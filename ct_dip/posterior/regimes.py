@@ -39,7 +39,16 @@ def plan_regime(shape: UNetShape, scan: Scan, config: InferenceConfig, budget: i
 
     Args:
         budget: bytes that inference may take; a compression may grow as far as they allow.
+
+    Raises:
+        InputError: the regime cannot do what the configuration asks for.
     """
+    plan = _pick_regime(shape, scan, config, budget)
+    config.resolved().model_copy(update={"regime": plan.regime}).checked_regime()
+    return plan
+
+
+def _pick_regime(shape: UNetShape, scan: Scan, config: InferenceConfig, budget: int) -> RegimePlan:
     exact = _plan_exact(shape, scan, config)
     if config.regime == "exact":
         return exact
@@ -47,8 +56,9 @@ def plan_regime(shape: UNetShape, scan: Scan, config: InferenceConfig, budget: i
         return _plan_iterative(shape, scan, config)
     compressed = _plan_compressed(shape, scan, config, budget)
     cheap = sum(exact.passes.values()) <= sum(compressed.passes.values())
+    wanted = cheap or config.integrate == "laplace"  # which only exact inference offers
     fits = max(exact.bytes.values()) <= budget
-    return exact if config.regime == "auto" and fits and cheap else compressed
+    return exact if config.regime == "auto" and fits and wanted else compressed
 
 
 def _plan_exact(shape: UNetShape, scan: Scan, config: InferenceConfig) -> RegimePlan:

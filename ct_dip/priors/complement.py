@@ -87,8 +87,9 @@ def spectral_floor(whitened: LinearMap) -> Complement:
     pixels = math.prod(whitened.domain_shape)
 
     def normal(x: Floats) -> Floats:
-        image = torch.as_tensor(x, dtype=torch.float32).reshape(whitened.domain_shape)
-        found: Floats = whitened.T(whitened(image)).flatten().double().numpy()
+        # In float64: the squares of small singular values are far below float32's rounding of large ones.
+        image = torch.as_tensor(x, dtype=torch.float64).reshape(whitened.domain_shape)
+        found: Floats = whitened.T(whitened(image)).flatten().numpy()
         return found
 
     operator = LinearOperator((pixels, pixels), matvec=normal, dtype=np.float64)

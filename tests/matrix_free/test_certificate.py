@@ -1,0 +1,71 @@
+"""What the certificate says of a truncated compression against the dense model."""
+
+import pytest
+import torch
+
+from ct_dip.matrix_free import certificate as module
+from ct_dip.matrix_free.certificate import check_compression
+from ct_dip.matrix_free.compression import extend
+from ct_dip.posterior.exact import condition
+from tests.matrix_free.dense import compressed, configured, exact_model, problem_of
+
+
+def truncated(complement, rank, *, seed=0):
+    problem = problem_of(configured(complement))
+    model = exact_model(problem)
+    theta = model.evidence.start
+    posterior, evidence, inner = compressed(problem, model, theta, rank=rank)
+    # Looked at often: what is discarded is known well here.
+    discarded = torch.tensor(
+        [
+            extend(problem, posterior.covariance, posterior.compression, trace=0.0, max_rank=rank, seed=s)[2]
+            for s in range(1, 30)
+        ]
+    )
+    posterior.compression = posterior.compression._replace(discarded=float(discarded.mean()))
+    truth = float(model.evidence.log_evidence(theta))
+    return posterior, model, theta, float(evidence.log_evidence(inner)) - truth
+
+
+@pytest.mark.parametrize("rank", [4, 8, 12, 16, 20])
+@pytest.mark.parametrize("complement", ["none", "white", "slope"])
+def test_the_evidence_is_within_the_stated_error(complement, rank, monkeypatch):
+    monkeypatch.setattr(module, "_TOLERANCE", 1e-8)
+    posterior, _, _, error = truncated(complement, rank)
+    found = check_compression(posterior, posterior)
+    assert found.converged
+    assert abs(error) < 1.1 * found.evidence_error + 1e-4
+    assert found.evidence_error < 3 * abs(error) + 1e-3  # and is not far from it
+
+
+@pytest.mark.parametrize("rank", [4, 12])
+@pytest.mark.parametrize("complement", ["none", "slope"])
+def test_the_mean_is_off_by_what_is_stated(complement, rank, monkeypatch):
+    monkeypatch.setattr(module, "_TOLERANCE", 1e-8)
+    posterior, model, theta, _ = truncated(complement, rank)
+    exact = condition(model, theta)
+    found = check_compression(posterior, posterior)
+    deviation = exact.covariance.diagonal().mean().sqrt()
+    expected = float((posterior.mean() - exact.mean).square().mean().sqrt() / deviation)
+    assert expected > 1e-3
+    # The deviation that it is in units of comes from four samples of 30 pixels.
+    assert found.mean_error == pytest.approx(expected, rel=0.5)
+    assert found.sample_error > 0.01
+
+
+def test_a_full_compression_is_off_by_nothing():
+    posterior, _, _, error = truncated("slope", 28)
+    found = check_compression(posterior, posterior)
+    assert abs(error) < 1e-5
+    assert found.evidence_error < 1e-4
+    assert max(found.mean_error, found.sample_error) < 1e-3
+    assert found.converged
+    assert found.residual < 1e-3
+
+
+def test_a_check_that_cannot_solve_says_so(monkeypatch):
+    monkeypatch.setattr(module, "_MAX_ITERATIONS", 1)
+    posterior, _, _, _ = truncated("none", 2)
+    found = check_compression(posterior, posterior)
+    assert not found.converged
+    assert found.residual > 1e-3

@@ -1,0 +1,118 @@
+"""The search for hyperparameters in the compressed regime ends where exact inference does."""
+
+import dataclasses
+import math
+
+import pytest
+import torch
+
+from ct_dip.evidence.fit import fit_evidence
+from ct_dip.matrix_free import compression
+from ct_dip.matrix_free import fit as module
+from ct_dip.matrix_free.fit import fit_compressed
+from ct_dip.posterior.exact import condition
+from ct_dip.posterior.fit import fit_posterior
+from ct_dip.tangent.statistics import (
+    difference_variances,
+    feature_statistics,
+    streamed_difference_variances,
+)
+from tests import tiny
+from tests.matrix_free.dense import configured, exact_model, problem_of
+
+CASES = [
+    ("none", "block", "optimum"),
+    ("slope", "block", "optimum"),
+    ("slope", "block", "scale"),
+    ("floor", "isotropic", "optimum"),
+    ("slope", "g", "optimum"),
+    ("slope", "block", "fit"),
+]
+
+
+@pytest.mark.parametrize(("complement", "prior", "objective"), CASES)
+def test_full_rank_finds_the_same_hyperparameters(complement, prior, objective):
+    problem = problem_of(configured(complement, prior, objective))
+    found = fit_compressed(problem, tolerance=1e-9, max_rank=28, starts=1)
+    expected = fit_evidence(exact_model(problem).evidence, starts=1)
+    assert found.compression.complete
+    assert found.evidence.names == expected.names
+    assert found.evidence.objective == pytest.approx(expected.objective, abs=1e-3)
+    torch.testing.assert_close(found.evidence.theta, expected.theta, rtol=0, atol=0.02)
+
+
+def test_a_complement_of_free_size_is_searched_for():
+    problem = problem_of(configured("white", objective="scale"))
+    found = fit_compressed(problem, tolerance=1e-9, max_rank=28, starts=1)
+    evidence = exact_model(problem).evidence
+    expected = fit_evidence(evidence, starts=1)
+    prior, _, noise = found.model.split(found.evidence.theta)
+    theta = torch.cat([prior, torch.tensor([math.log(found.ratio) + float(noise)]), noise[None]])
+    assert float(evidence.objective(theta)) > expected.objective - 0.02  # nats
+
+
+def test_the_basis_grows_for_the_hyperparameters_that_were_found(monkeypatch):
+    """A loose tolerance and small batches: the start needs few directions, the optimum more."""
+    monkeypatch.setattr(compression, "_BATCH", 2)
+    problem = problem_of(configured("none", objective="scale"))
+    found = fit_compressed(problem, tolerance=1e-3, max_rank=28, starts=1)
+    expected = fit_evidence(exact_model(problem).evidence, starts=1)
+    assert found.compression.complete
+    assert found.compression.rank < 28
+    assert abs(found.evidence.evidence - expected.evidence) < 0.1
+
+
+@pytest.mark.parametrize("rounds", [1, 5])
+def test_rounds_that_are_used_up_are_not_complete(rounds, monkeypatch):
+    """Data of which the weights must explain more than their start says: the first basis does not hold."""
+    monkeypatch.setattr(compression, "_BATCH", 2)
+    monkeypatch.setattr(module, "_ROUNDS", rounds)
+    problem = problem_of(configured("none", objective="scale", noise="fixed"))
+    problem = dataclasses.replace(problem, residual=20 * problem.residual)
+    found = fit_compressed(problem, tolerance=0.05, max_rank=28, starts=1)
+    assert found.compression.rank == found.projection.solved.shape[1]
+    assert found.compression.complete is (rounds == 5)
+    assert (found.compression.discarded > 0.05 * 28) is (rounds == 1)
+
+
+@pytest.mark.parametrize("shape", [tiny.PLAIN, tiny.NORMALISED], ids=["plain", "normalised"])
+def test_streamed_difference_variances(shape):
+    jacobian = problem_of(configured(), shape=shape).jacobian
+    expected = difference_variances(feature_statistics(jacobian).grams, tiny.IMAGE)
+    torch.testing.assert_close(streamed_difference_variances(jacobian), expected)
+
+
+def test_tv_predcp_agrees_with_exact_inference():
+    """In float32, as a run has it, and by both searches."""
+    found, expected = (
+        fit_posterior(
+            tiny.dip_fit(),
+            tiny.scan(),
+            configured("none", hyperprior="tv-predcp", regime=regime, compression=1e-6, starts=1),
+        )
+        for regime in ("compressed", "exact")
+    )
+    assert found.regime == "compressed"
+    assert found.evidence.objective == pytest.approx(expected.evidence.objective, abs=0.05)
+    assert abs(found.std / expected.std - 1).max() < 0.02
+    assert abs(found.linear - expected.linear).max() < 0.05 * expected.std.mean()
+
+
+@pytest.mark.parametrize("complement", ["none", "slope", "floor"])
+def test_posterior_of_the_regime_is_that_of_exact_inference(complement):
+    problem = problem_of(configured(complement, objective="scale"))
+    found = fit_posterior(
+        tiny.dip_fit(),
+        tiny.scan(),
+        configured(complement, objective="scale", regime="compressed", compression=1e-6, relevance=False),
+    )
+    model = exact_model(problem)
+    theta = fit_evidence(model.evidence).theta
+    expected = condition(model, theta, 0.2)
+    std = tiny.SCALE * expected.covariance.diagonal().sqrt().reshape(tiny.IMAGE).numpy()
+    assert abs(found.std / std - 1).max() < 0.01
+    mean = tiny.SCALE * condition(model, theta).mean.reshape(tiny.IMAGE).numpy()
+    assert abs(found.linear - mean).max() < 0.01 * std.mean()
+    assert found.std_error is None
+    assert found.certificate["closed_form"]
+    assert found.certificate["converged"]
