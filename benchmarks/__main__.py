@@ -1,4 +1,4 @@
-"""Run one benchmark: ``python -m benchmarks operators [--json]``."""
+"""Run one benchmark: ``python -m benchmarks operators [--json]``; with ``--help``, its own options."""
 
 import argparse
 import importlib
@@ -8,12 +8,14 @@ import sys
 from benchmarks.measure import Row
 
 BENCHMARKS = {
+    "compressed": "benchmarks.compressed",
     "operators": "benchmarks.operators",
     "dip-kmnist": "benchmarks.dip_kmnist",
     "dip-ensemble": "benchmarks.dip_ensemble",
     "dip-real": "benchmarks.dip_real",
     "evidence-fit": "benchmarks.evidence_fit",
     "kmnist-loglik": "benchmarks.kmnist_loglik",
+    "scaling": "benchmarks.scaling",
     "tangent-products": "benchmarks.tangent_products",
 }
 
@@ -22,8 +24,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("name", choices=sorted(BENCHMARKS))
     parser.add_argument("--json", action="store_true", help="one JSON object per line on standard output")
+    named = next((word for word in sys.argv[1:] if word in BENCHMARKS), None)
+    module = None if named is None else importlib.import_module(BENCHMARKS[named])
+    own = hasattr(module, "add_options")
+    if module is not None and own:
+        module.add_options(parser)
     arguments = parser.parse_args()
-    for row in importlib.import_module(BENCHMARKS[arguments.name]).run():
+    module = module or importlib.import_module(BENCHMARKS[arguments.name])
+    for row in module.run(arguments) if own else module.run():
         print(json.dumps(row.as_dict(), ensure_ascii=False) if arguments.json else spell(row))
         sys.stdout.flush()
 

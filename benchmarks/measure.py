@@ -3,13 +3,16 @@
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One comparison. ``ratio`` above 1: better than the reference; None where there is none."""
+    """One comparison. ``ratio`` above 1: better than the reference; None where there is none.
+
+    ``details`` are further keys of the JSON object.
+    """
 
     benchmark: str
     case: str
@@ -18,10 +21,12 @@ class Row:
     value: float
     unit: str
     ratio: float | None
+    details: dict[str, Any] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return asdict(self)
+        own = asdict(self)
+        return own | own.pop("details")
 
 
 def faster(benchmark: str, case: str, reference: str, theirs: float, ours: float) -> Row:
@@ -37,7 +42,7 @@ def faster(benchmark: str, case: str, reference: str, theirs: float, ours: float
     )
 
 
-def plain(benchmark: str, case: str, value: float, unit: str) -> Row:
+def plain(benchmark: str, case: str, value: float, unit: str, **details: Any) -> Row:
     """A figure that has no reference."""
     return Row(
         benchmark=benchmark,
@@ -47,6 +52,7 @@ def plain(benchmark: str, case: str, value: float, unit: str) -> Row:
         value=value,
         unit=unit,
         ratio=None,
+        details=details,
     )
 
 

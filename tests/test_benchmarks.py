@@ -5,7 +5,9 @@ import json
 import pytest
 import torch
 
+import benchmarks.compressed
 import benchmarks.operators
+import benchmarks.scaling
 import benchmarks.tangent_products
 from benchmarks.__main__ import BENCHMARKS, main
 from ct_dip.dip.unet import UNet, UNetShape
@@ -52,3 +54,50 @@ def test_operations_of_a_product_are_those_of_two_passes():
     z = torch.zeros(1, 1, 4, 5)
     first, last = 2 * 20 * 3 * 9, 2 * 20 * 3
     assert benchmarks.tangent_products.product_operations(network, z) == first + 2 * last
+
+
+NETWORK = ("--set", "dip.channels=[4, 4]")
+
+
+def _rows(monkeypatch, capsys, *words):
+    monkeypatch.setattr("sys.argv", ["benchmarks", *words, "--json"])
+    main()
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_compressed_inference_is_compared_and_extrapolation_is_told(monkeypatch, capsys):
+    monkeypatch.setattr(benchmarks.compressed, "LARGEST", 12)
+    monkeypatch.setattr(benchmarks.compressed, "fresh", lambda function, *a: function(*a))  # which is faster
+    small = "--views 8 --steps 2 --samples 20 --evaluations 2".split()
+    rows = _rows(monkeypatch, capsys, "compressed", "--cases", "12", "16", *small, *NETWORK)
+    regimes = {row["case"]: row for row in rows if row["reference"] is None}
+    compressed = regimes["12², 8 views, compressed inference"]
+    assert compressed["deviations_median_difference"] < 0.05
+    assert compressed["rank"] == compressed["certificate"]["rank"] > 0
+    assert compressed["passes"] >= 2 * compressed["rank"]
+    whole = regimes["12², 8 views, iterative inference"]
+    assert not whole["extrapolated"]
+    guessed = regimes["16², 8 views, iterative inference"]
+    assert guessed["extrapolated"]
+    assert guessed["evaluations"] == whole["evaluations"]
+    assert guessed["value"] == pytest.approx(sum(guessed["extrapolated_parts"].values()))
+    assert len(guessed["measured_gradients"]) == 2
+    compared = [(row["case"][:3].strip("²"), row["reference"]) for row in rows if row["reference"]]
+    assert compared == [("12", "iterative"), ("12", "exact"), ("16", "iterative")]
+
+
+def test_scaling_is_measured_in_fresh_processes_and_extrapolated(monkeypatch, capsys):
+    words = "scaling --sizes 12 16 --views 8 --samples 20 --set dip.max_steps=2 --set dip.cooldown_steps=1"
+    rows = _rows(monkeypatch, capsys, *words.split(), *NETWORK)
+    jobs = [row for row in rows if row["case"].endswith("the whole job, s")]
+    assert [job["pixels"] for job in jobs] == [144, 256]
+    for job in jobs:
+        assert job["passes"] == sum(stage["passes"] for stage in job["stages"].values()) + 1  # J w̃
+        assert job["features_MiB"] == pytest.approx(4 * job["rank"] * job["weights"] / 2**20)
+        assert 0 < job["seconds_J"] < job["value"]
+    (beyond,) = [row for row in rows if row.get("extrapolated")]
+    assert beyond["value"] == pytest.approx(sum(beyond["stages"].values()))
+
+
+def test_a_power_law_is_found():
+    assert benchmarks.scaling.power_law([1, 2, 4], [3, 12, 48]) == pytest.approx((2, 3))

@@ -4,14 +4,13 @@ import math
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from ct_dip.checkpoint import stage_result
 from ct_dip.evidence.fit import EvidenceFit, fit_evidence
 from ct_dip.evidence.model import COMPLEMENT_REACH, EvidenceModel
-from ct_dip.matrix_free.compressed import Projection, project, projected_evidence
+from ct_dip.matrix_free.compressed import Projection, extend_projection, projected_evidence
 from ct_dip.matrix_free.compression import Compression, empty_compression, extend, from_state, to_state
 from ct_dip.matrix_free.noise import MeasurementNoise
 from ct_dip.matrix_free.problem import Problem, problem_digest
@@ -109,20 +108,20 @@ def _fit(
     before: CompressedFit | None,
     progress: Progress,
 ) -> CompressedFit:
-    """At a given basis; the ratio of complement and noise is searched around the rest where it is free."""
+    """At a given basis; the ratio of complement and noise is searched around the rest where it is free.
+
+    Args:
+        before: the fit with a part of the basis, whose solves need not be made again at the same ratio.
+    """
     complement = problem.complement
 
     def at(ratio: float, starts: int) -> CompressedFit:
         in_model = complement is not None and complement.in_model
         pixels = ratio * complement.variance if complement is not None and in_model else None
-        noise = MeasurementNoise(problem.whitened, pixels)
+        known = before if before is not None and before.ratio == ratio else None
+        noise = MeasurementNoise(problem.whitened, pixels) if known is None else known.noise
         with progress.stage("noise of the rest"):
-            solved = None
-            if before is not None and before.ratio == ratio:  # the same noise: only for new columns
-                noise, old = before.noise, before.projection.solved
-                new = noise.solve(compression.basis[:, old.shape[1] :])
-                solved = torch.cat([old, new], dim=1)
-            projection = project(compression, noise, solved)
+            projection = extend_projection(compression, noise, None if known is None else known.projection)
             model = projected_evidence(problem, compression, noise, projection, variances)
         evidence = fit_evidence(model, starts=starts, seed=seed, progress=progress)
         return CompressedFit(evidence, model, compression, noise, projection, ratio, rounds)

@@ -14,7 +14,7 @@ from ct_dip.solvers.conjugate_gradients import conjugate_gradients
 from ct_dip.solvers.lanczos import Estimate, spectral_density
 
 DENSE = 6000  # measurements up to which N is written down and factorised: 0.3 GB and a few seconds
-_CHUNK = 256  # columns that are projected together
+CHUNK = 16  # columns that are solved for together; with 256 the caches overflow and each takes twice as long
 _TOLERANCE = 1e-5  # of a solve, relative
 _PROBES, _STEPS = 64, 40  # of the log-determinant
 
@@ -56,8 +56,8 @@ class MeasurementNoise:
         """Cholesky factor of N, float64."""
         assert self.variance is not None
         matrix = torch.empty(self.size, self.size, dtype=torch.float64, device=self.variance.device)
-        for first in range(0, self.size, _CHUNK):
-            count = min(_CHUNK, self.size - first)
+        for first in range(0, self.size, CHUNK):
+            count = min(CHUNK, self.size - first)
             units = torch.zeros(self.size, count, device=self.variance.device)
             units[first + torch.arange(count), torch.arange(count)] = 1
             matrix[:, first : first + count] = self(units)
@@ -70,7 +70,7 @@ class MeasurementNoise:
         if self.dense:
             return torch.cholesky_solve(v.double(), self._lower).to(v.dtype)
         found = []
-        for part in torch.split(v, _CHUNK, dim=1):
+        for part in torch.split(v, CHUNK, dim=1):
             solution = conjugate_gradients(self, part, tolerance=_TOLERANCE, max_iterations=300)
             self.worst_residual = max(self.worst_residual, float(solution.residuals.max()))
             self.converged &= bool(solution.converged.all())

@@ -30,7 +30,7 @@ from ct_dip.tangent.taps import tap_pairs
 _STEPS = 80
 _REACH = 0.5  # of a step, in log-parameters
 _ENOUGH = 0.1  # standard errors of the gradient at which the search ends; it has converged at 1
-_RENEWAL = 15  # steps after which the preconditioner is made anew
+RENEWAL = 15  # steps after which the preconditioner is made anew
 _LANCZOS_STEPS = 25
 
 
@@ -93,7 +93,7 @@ class StochasticEvidence:
         covariance, pixels = self.problem.covariance(prior), self.pixel_variance(theta)
         noise = float(log_noise.exp())
         old = self._solver
-        if old is None or renew or self._age >= _RENEWAL:
+        if old is None or renew or self._age >= RENEWAL:
             preconditioner = nystrom_preconditioner(
                 self.problem, covariance, pixels, noise, self.rank, self.seed
             )

@@ -7,7 +7,7 @@ from ct_dip.config import InferenceConfig
 from ct_dip.data.scan import Scan
 from ct_dip.dip.unet import UNet, UNetShape
 from ct_dip.matrix_free.infer import CLOSED_PIXELS
-from ct_dip.matrix_free.noise import DENSE
+from ct_dip.matrix_free.noise import CHUNK, DENSE
 from ct_dip.posterior.model import inference_bytes
 from ct_dip.tangent.jacobian import jacobian_bytes
 
@@ -103,7 +103,7 @@ def _compressed_bytes(shape: UNetShape, scan: Scan, config: InferenceConfig, ran
     weights, measurements = _weights(shape), scan.sinogram.size
     terms = 60 if config.resolved().objective != "scale" and config.prior == "block" else 3
     by_rank = rank * (4 * 3 * weights + 4 * 4 * measurements) + 8 * (terms + 6) * rank**2
-    noise = 3 * 8 * measurements**2 if measurements <= DENSE else 12 * 4 * 256 * measurements
+    noise = 3 * 8 * measurements**2 if measurements <= DENSE else 12 * 4 * CHUNK * measurements
     samples = 3 * 4 * max(config.samples, 1) * _pixels(scan)
     return by_rank + noise + samples + jacobian_bytes(shape, scan.geometry.domain_shape)
 

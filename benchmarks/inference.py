@@ -1,0 +1,84 @@
+"""What the benchmarks of inference share: scans, fresh processes, and a count of network passes."""
+
+import contextlib
+import multiprocessing
+import re
+import resource
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+from torch import Tensor
+
+from ct_dip.data.scan import Scan
+from ct_dip.data.simulate import NoiseLevel, simulate
+from ct_dip.geometry import Volume
+from ct_dip.progress import Progress, Stage
+from ct_dip.scanners import scanner
+from ct_dip.tangent.linearised import LinearisedUNet
+
+T = TypeVar("T")
+
+
+def ellipses_scan(side: int, views: int, noise: float = 0.05) -> Scan:
+    """A generated scan of ellipses, parallel beam."""
+    geometry = scanner(Volume(shape=(side, side)), views=views)
+    return simulate("ellipses", geometry, noise=NoiseLevel(relative=noise), seed=0)
+
+
+def fresh(function: Callable[..., T], *arguments: Any) -> T:
+    """Call a function in a process of its own, so that its peak memory is its own."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(function, *arguments).result()
+
+
+def peak_memory() -> float:
+    """Of this process so far, MiB.
+
+    ``ru_maxrss`` of a new process begins with what its parent held, so the kernel's own mark is better.
+    """
+    status = Path("/proc/self/status")
+    found = re.search(r"VmHWM:\s+(\d+) kB", status.read_text()) if status.exists() else None
+    return (int(found[1]) if found else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss) / 1024
+
+
+class Meter(Progress):
+    """Seconds and network passes of every stage.
+
+    Attributes:
+        total: passes so far, products with J or Jᵀ of one vector each; ``passes`` those of every stage.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.total = 0
+        self.passes: dict[str, int] = {}
+
+    @contextlib.contextmanager
+    def _show(self, name: str, total: int | None) -> Iterator[Stage]:
+        before = self.total
+        yield Stage()
+        self.passes[name] = self.passes.get(name, 0) + self.total - before
+
+    @contextlib.contextmanager
+    def counting(self) -> Iterator[None]:
+        """Count the passes of every linearised network meanwhile."""
+        network_class: Any = LinearisedUNet
+        tangent, adjoint = network_class.tangent, network_class.adjoint
+
+        def counted_tangent(network: LinearisedUNet, weights: Tensor) -> Tensor:
+            self.total += len(weights)
+            found: Tensor = tangent(network, weights)
+            return found
+
+        def counted_adjoint(network: LinearisedUNet, images: Tensor) -> Iterator[Any]:
+            self.total += len(images)
+            found: Iterator[Any] = adjoint(network, images)
+            return found
+
+        try:
+            network_class.tangent, network_class.adjoint = counted_tangent, counted_adjoint
+            yield
+        finally:
+            network_class.tangent, network_class.adjoint = tangent, adjoint
