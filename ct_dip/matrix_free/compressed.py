@@ -45,6 +45,16 @@ def project(compression: Compression, noise: MeasurementNoise, solved: Tensor | 
     return Projection(solved, torch.linalg.cholesky(0.5 * (inner + inner.T)))
 
 
+def extend_projection(
+    compression: Compression, noise: MeasurementNoise, before: Projection | None = None
+) -> Projection:
+    """`project`, where the first columns of the basis may have been projected before."""
+    if before is None:
+        return project(compression, noise)
+    new = compression.basis[:, before.solved.shape[1] :]
+    return project(compression, noise, torch.cat([before.solved, noise.solve(new)], dim=1))
+
+
 def projected_evidence(
     problem: Problem,
     compression: Compression,

@@ -10,7 +10,7 @@ from torch import Tensor
 from ct_dip.checkpoint import stage_result
 from ct_dip.evidence.fit import EvidenceFit, fit_evidence
 from ct_dip.evidence.model import COMPLEMENT_REACH, EvidenceModel
-from ct_dip.matrix_free.compressed import Projection, project, projected_evidence
+from ct_dip.matrix_free.compressed import Projection, extend_projection, projected_evidence
 from ct_dip.matrix_free.compression import Compression, empty_compression, extend, from_state, to_state
 from ct_dip.matrix_free.noise import MeasurementNoise
 from ct_dip.matrix_free.problem import Problem, problem_digest
@@ -82,14 +82,15 @@ def fit_compressed(
         f"{problem_digest(problem)} {allowed} {max_rank} {seed}",
         lambda: to_state(grow(empty_compression(problem), problem.prior.start, 1.0, 0)),
     )
-    compression = from_state(state)
+    compression, found = from_state(state), None
     for number in range(_ROUNDS):
-        found = _fit(problem, compression, variances, starts, seed, number, progress)
+        found = _fit(problem, compression, variances, starts, seed, number, progress, found)
         prior, _, noise = found.model.split(found.evidence.theta)
         # The first batch only looks; it is kept if it is needed.
         compression = grow(compression, prior, math.exp(float(noise)), number + 1)
         if compression.rank == found.compression.rank:
             break
+    assert found is not None
     return found._replace(compression=compression) if compression.rank == found.compression.rank else found
 
 
@@ -101,16 +102,22 @@ def _fit(
     seed: int,
     rounds: int,
     progress: Progress,
+    before: CompressedFit | None,
 ) -> CompressedFit:
-    """At a given basis; the ratio of complement and noise is searched around the rest where it is free."""
+    """At a given basis; the ratio of complement and noise is searched around the rest where it is free.
+
+    Args:
+        before: the fit with a part of the basis, whose solves need not be made again at the same ratio.
+    """
     complement = problem.complement
 
     def at(ratio: float, starts: int) -> CompressedFit:
         in_model = complement is not None and complement.in_model
         pixels = ratio * complement.variance if complement is not None and in_model else None
-        noise = MeasurementNoise(problem.whitened, pixels)
+        known = before if before is not None and before.ratio == ratio else None
+        noise = MeasurementNoise(problem.whitened, pixels) if known is None else known.noise
         with progress.stage("noise of the rest"):
-            projection = project(compression, noise)
+            projection = extend_projection(compression, noise, None if known is None else known.projection)
             model = projected_evidence(problem, compression, noise, projection, variances)
         evidence = fit_evidence(model, starts=starts, seed=seed, progress=progress)
         return CompressedFit(evidence, model, compression, noise, projection, ratio, rounds)
