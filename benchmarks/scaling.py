@@ -44,8 +44,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Iterator[Row]:
     found = []
+    # Closed deviations, which small images get, would be a stage that the larger ones do not have.
+    same = ["inference.regime=compressed", "inference.deviations=samples"]
     for side in options.sizes:
-        settings = [f"inference.samples={options.samples}", "inference.regime=compressed", *options.set]
+        settings = [f"inference.samples={options.samples}", *same, *options.set]
         config = load_config(settings=settings, method="lin-dip", preset=options.preset)
         found.append(fresh(job, side, options.views, config))
         yield from _rows(found[-1])

@@ -9,6 +9,7 @@
 so evidence and posterior need matrices of the rank alone. M is a sum of constants, as in exact inference.
 """
 
+import itertools
 from functools import cached_property
 from typing import NamedTuple
 
@@ -60,19 +61,16 @@ def projected_evidence(
     compression: Compression,
     noise: MeasurementNoise,
     projection: Projection,
+    signals: Tensor,
     difference_variances: Tensor | None = None,
 ) -> EvidenceModel:
     """The evidence as in exact inference, with matrices of the rank.
 
     Args:
+        signals: of the compression; see `feature_signals`.
         difference_variances: T of TV-PredCP, where it is the hyperprior.
     """
     solved, lower = projection
-    if isinstance(problem.prior, BlockPrior):
-        signals = row_statistics(compression.features, problem.jacobian)
-    else:
-        base = problem.covariance(torch.zeros(1, dtype=torch.float64))
-        signals = signal_gram(compression.features, base)[None]
     residual = problem.residual
     z = torch.linalg.solve_triangular(lower, solved.double().T @ residual[:, None], upper=False)[:, 0]
     misfit = float(residual @ noise.solve(residual[:, None])[:, 0])
@@ -88,9 +86,10 @@ def projected_evidence(
             problem.noise_variance,
         )
     rank = compression.rank
-    matrices = [*(lower.T @ signal @ lower for signal in signals), torch.eye(rank, dtype=torch.float64)]
+    projected = ((lower.T @ signal @ lower).cpu() for signal in signals)
+    identity = torch.eye(rank, dtype=torch.float64)
     return EvidenceModel(
-        matrices=CovarianceSum(rank, (m.cpu() for m in matrices), len(matrices)),
+        matrices=CovarianceSum(rank, itertools.chain(projected, [identity]), len(signals) + 1),
         prior=problem.prior,
         complement=None,  # it is in N
         residual=z.cpu(),
@@ -103,12 +102,33 @@ def projected_evidence(
     )
 
 
-def signal_gram(features: Tensor, covariance: WeightCovariance) -> Tensor:
-    """``F Σ Fᵀ``, (rank, rank), float64."""
+def feature_signals(problem: Problem, compression: Compression, before: Tensor | None = None) -> Tensor:
+    """``F C_t Fᵀ`` of every term of the prior, ``Σ = Σ_t c_t C_t``; (terms, rank, rank), float64.
+
+    Args:
+        before: the same for the first rows of F, if it is known.
+    """
+    if isinstance(problem.prior, BlockPrior):
+        return row_statistics(compression.features, problem.jacobian)
+    base = problem.covariance(torch.zeros(1, dtype=torch.float64))
+    return signal_gram(compression.features, base, None if before is None else before[0])[None]
+
+
+def signal_gram(features: Tensor, covariance: WeightCovariance, known: Tensor | None = None) -> Tensor:
+    """``F Σ Fᵀ``, (rank, rank), float64.
+
+    Args:
+        known: the same for the first rows of F.
+    """
     half = covariance.root_adjoint(features)
     total = torch.zeros(len(half), len(half), dtype=torch.float64, device=half.device)
-    for part in torch.split(half, _COLUMNS, dim=1):
-        add_lower_gram(total, part.double())
+    old = 0 if known is None else len(known)
+    if known is not None:
+        total[:old, :old] = known
+    for columns in torch.split(half, _COLUMNS, dim=1):
+        part = columns.double()
+        total[old:, :old].addmm_(part[old:], part[:old].T)
+        add_lower_gram(total[old:, old:], part[old:])
     return mirror_(total)
 
 
@@ -117,6 +137,7 @@ class Compressed(Conditional):
 
     Args:
         projection: of the compression through ``noise``, which holds ``D/s²``.
+        gram: ``F Σ Fᵀ``, (rank, rank), float64, if it is known.
     """
 
     def __init__(
@@ -128,11 +149,13 @@ class Compressed(Conditional):
         covariance: WeightCovariance,
         pixel_variance: Tensor | None,
         noise: float,
+        gram: Tensor | None = None,
     ) -> None:
         super().__init__(problem, covariance, pixel_variance, noise)
         self.compression, self.measurement_noise = compression, measurement_noise
         self.solved, self.lower = projection
-        self.signal = self.lower.T @ signal_gram(compression.features, covariance) @ self.lower  # M
+        self.gram = signal_gram(compression.features, covariance) if gram is None else gram
+        self.signal = self.lower.T @ self.gram @ self.lower  # M
         shifted = self.signal.clone()
         shifted.diagonal().add_(noise)
         self.factor, self.jitter = factorise(shifted)
@@ -150,6 +173,7 @@ class Compressed(Conditional):
             self.covariance,
             extra if self.pixel_variance is None else self.pixel_variance + extra,
             self.noise,
+            self.gram,
         )
 
     def tempered(self, factor: float) -> "Compressed":
@@ -162,6 +186,7 @@ class Compressed(Conditional):
             self.covariance.scaled(factor),
             self.pixel_variance,
             self.noise,
+            factor * self.gram,
         )
 
     def measure(self, weights: Tensor) -> Tensor:

@@ -4,13 +4,14 @@ import math
 from pathlib import Path
 from typing import NamedTuple
 
+import torch
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from ct_dip.checkpoint import stage_result
 from ct_dip.evidence.fit import EvidenceFit, fit_evidence
 from ct_dip.evidence.model import COMPLEMENT_REACH, EvidenceModel
-from ct_dip.matrix_free.compressed import Projection, extend_projection, projected_evidence
+from ct_dip.matrix_free.compressed import Projection, extend_projection, feature_signals, projected_evidence
 from ct_dip.matrix_free.compression import Compression, empty_compression, extend, from_state, to_state
 from ct_dip.matrix_free.noise import MeasurementNoise
 from ct_dip.matrix_free.problem import Problem, problem_digest
@@ -28,6 +29,7 @@ class CompressedFit(NamedTuple):
     """Hyperparameters, and everything that was made to find them.
 
     Args:
+        signals: see `feature_signals`.
         ratio: ``κ/s²``, the complement's variance in units of the fitted noise.
         rounds: how often the basis had to be extended for the hyperparameters that were found.
     """
@@ -37,8 +39,15 @@ class CompressedFit(NamedTuple):
     compression: Compression
     noise: MeasurementNoise
     projection: Projection
+    signals: Tensor
     ratio: float
     rounds: int
+
+    @property
+    def gram(self) -> Tensor:
+        """``F Σ Fᵀ`` of the fitted prior."""
+        prior, _, _ = self.model.split(self.evidence.theta)
+        return torch.tensordot(self.model.prior.coefficients(prior).to(self.signals), self.signals, 1)
 
 
 def fit_compressed(
@@ -114,6 +123,8 @@ def _fit(
         before: the fit with a part of the basis, whose solves need not be made again at the same ratio.
     """
     complement = problem.complement
+    with progress.stage("feature statistics"):
+        signals = feature_signals(problem, compression, None if before is None else before.signals)
 
     def at(ratio: float, starts: int) -> CompressedFit:
         in_model = complement is not None and complement.in_model
@@ -122,9 +133,9 @@ def _fit(
         noise = MeasurementNoise(problem.whitened, pixels) if known is None else known.noise
         with progress.stage("noise of the rest"):
             projection = extend_projection(compression, noise, None if known is None else known.projection)
-            model = projected_evidence(problem, compression, noise, projection, variances)
+            model = projected_evidence(problem, compression, noise, projection, signals, variances)
         evidence = fit_evidence(model, starts=starts, seed=seed, progress=progress)
-        return CompressedFit(evidence, model, compression, noise, projection, ratio, rounds)
+        return CompressedFit(evidence, model, compression, noise, projection, signals, ratio, rounds)
 
     if complement is None or not complement.in_model or complement.deviation is None:
         return at(1.0, starts)

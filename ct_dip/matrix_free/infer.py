@@ -56,7 +56,9 @@ def infer_compressed(
     noise = math.exp(float(log_noise))
     pixels = None if found.noise.variance is None else noise * found.noise.variance
     covariance = problem.covariance(prior)
-    at_mean = Compressed(problem, found.compression, found.noise, found.projection, covariance, pixels, noise)
+    at_mean = Compressed(
+        problem, found.compression, found.noise, found.projection, covariance, pixels, noise, found.gram
+    )
     spots = torch.zeros(problem.pixels, dtype=torch.float64)
     with progress.stage("posterior"):
         if config.relevance:

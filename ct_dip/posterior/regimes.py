@@ -102,7 +102,7 @@ def _compressed_bytes(shape: UNetShape, scan: Scan, config: InferenceConfig, ran
     """Basis twice, features and a weighted copy, small matrices; the noise of the rest; samples; J itself."""
     weights, measurements = _weights(shape), scan.sinogram.size
     terms = 60 if config.resolved().objective != "scale" and config.prior == "block" else 3
-    by_rank = rank * (4 * 3 * weights + 4 * 4 * measurements) + 8 * (terms + 6) * rank**2
+    by_rank = rank * (4 * 3 * weights + 4 * 4 * measurements) + 12 * (terms + 6) * rank**2
     noise = 3 * 8 * measurements**2 if measurements <= DENSE else 12 * 4 * CHUNK * measurements
     samples = 3 * 4 * max(config.samples, 1) * _pixels(scan)
     return by_rank + noise + samples + jacobian_bytes(shape, scan.geometry.domain_shape)
