@@ -9,9 +9,11 @@ of K itself, with the compressed inverse as preconditioner: that takes a few ste
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from ct_dip.matrix_free.compressed import Compressed
 from ct_dip.matrix_free.iterative import Iterative
+from ct_dip.matrix_free.problem import Problem
 
 _SAMPLES = 4
 _TOLERANCE = 1e-3
@@ -45,16 +47,16 @@ def check_compression(at_mean: Compressed, of_samples: Compressed, seed: int = 0
         at_mean: the posterior of the image.
         of_samples: that of the error bars, which may belong to a tempered prior.
     """
-    problem = at_mean.problem
-    residual = problem.residual[:, None].to(problem.jacobian.weights)
-    whole = _whole(at_mean)
-    compressed = at_mean.solve(residual)
+    problem = at_mean.problem.in_float64()
+    residual = problem.residual[:, None]
+    whole = _whole(at_mean, problem)
+    compressed = _precondition(at_mean, residual)
     exact = whole.solve(residual, compressed)
     quadratic = float((problem.residual @ (exact - compressed)[:, 0].double()) / 2)
     outside = at_mean.compression.discarded / at_mean.noise / 2
     change = problem.prior_mean + whole.image(*whole.explain(exact))[0].double() - at_mean.mean()
 
-    samples = _whole(of_samples)
+    samples = _whole(of_samples, problem)
     own = of_samples.deviations(_SAMPLES, torch.Generator().manual_seed(seed)).double()
     better = samples.deviations(_SAMPLES, torch.Generator().manual_seed(seed)).double()
     spread = better.square().mean().sqrt()
@@ -68,13 +70,18 @@ def check_compression(at_mean: Compressed, of_samples: Compressed, seed: int = 0
     )
 
 
-def _whole(compressed: Compressed) -> Iterative:
+def _precondition(compressed: Compressed, columns: Tensor) -> Tensor:
+    """The compressed inverse, whatever its precision."""
+    return compressed.solve(columns.to(compressed.problem.jacobian.weights)).to(columns)
+
+
+def _whole(compressed: Compressed, problem: Problem) -> Iterative:
     return Iterative(
-        compressed.problem,
+        problem,
         compressed.covariance,
         compressed.pixel_variance,
         compressed.noise,
-        preconditioner=compressed.solve,
+        preconditioner=lambda columns: _precondition(compressed, columns),
         tolerance=_TOLERANCE,
         max_iterations=_MAX_ITERATIONS,
     )

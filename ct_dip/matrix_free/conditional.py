@@ -65,7 +65,7 @@ class Conditional(ABC):
         like = self.problem.jacobian.weights
 
         def normal(*shape: int) -> Tensor:
-            return torch.randn(*shape, generator=generator, dtype=like.dtype).to(like.device)
+            return torch.randn(*shape, generator=generator).to(like)  # the same numbers in every precision
 
         weights = self.covariance.root(normal(count, len(like)))
         sinogram = self.measure(weights) + self.noise**0.5 * normal(count, self.problem.measurements).T

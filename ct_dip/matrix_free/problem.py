@@ -5,6 +5,7 @@ what the prior mean explains. Vectors of measurements are columns, (measurements
 pixels are rows, (n, P) and (n, pixels).
 """
 
+import dataclasses
 import hashlib
 from dataclasses import dataclass
 
@@ -82,6 +83,15 @@ class Problem:
     def pull(self, columns: Tensor) -> Tensor:
         """``Jᵀ Bᵀ v``, (measurements, n) → (n, P)."""
         return self.jacobian.T(self.whitened.T(columns.T.contiguous()))
+
+    def in_float64(self) -> "Problem":
+        """The same with products in float64, for residuals that float32 does not reach.
+
+        Signals are a million times the noise, so that in float32 a residual may end at a hundredth.
+        """
+        jacobian = Jacobian(self.fit.network().double(), self.fit.network_input.double())
+        whitened = Whitened(self.whitened.transform, self.whitened.inverse.double())
+        return dataclasses.replace(self, jacobian=jacobian, whitened=whitened)
 
     def covariance(self, theta: Tensor) -> WeightCovariance:
         """``Σ(θ)``, θ of the prior alone."""
