@@ -195,7 +195,7 @@ class Compressed(Conditional):
 
     def _inner(self, columns: Tensor) -> Tensor:
         """``(M + s² I)⁻¹ z``, (rank, n), float64."""
-        seen = (self.solved.T @ columns).double()
+        seen = (self.solved.to(columns).T @ columns).double()
         z = torch.linalg.solve_triangular(self.lower, seen, upper=False)
         return torch.cholesky_solve(z, self.factor)
 
@@ -205,7 +205,7 @@ class Compressed(Conditional):
 
     def _solve(self, columns: Tensor, inner: Tensor) -> Tensor:
         inside = torch.linalg.solve_triangular(self.lower.T, self.signal @ inner, upper=True).to(columns)
-        return (self.measurement_noise.solve(columns) - self.solved @ inside) / self.noise
+        return (self.measurement_noise.solve(columns) - self.solved.to(columns) @ inside) / self.noise
 
     def update(self, columns: Tensor) -> tuple[Tensor, Tensor | None]:
         """See `Conditional.update`; no network."""

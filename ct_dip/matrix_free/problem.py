@@ -89,7 +89,7 @@ class Problem:
 
         Signals are a million times the noise, so that in float32 a residual may end at a hundredth.
         """
-        jacobian = Jacobian(self.fit.network().double(), self.fit.network_input.double())
+        jacobian = Jacobian(self.fit.network(), self.fit.network_input, dtype=torch.float64)
         whitened = Whitened(self.whitened.transform, self.whitened.inverse.double())
         return dataclasses.replace(self, jacobian=jacobian, whitened=whitened)
 

@@ -70,11 +70,9 @@ def fit_posterior(
     if transform is None:
         transform = ray_transform(scan.geometry)
     with progress.stage("linearisation"):
-        network, network_input = fit.network(), fit.network_input
-        if plan.regime == "iterative":
-            # Signals are a million times the noise: in float32 the residual of a solve ends at a hundredth.
-            network, network_input = network.double(), network_input.double()
-        jacobian = Jacobian(network, network_input)
+        # Signals are a million times the noise: in float32 the residual of a solve may end at a hundredth.
+        dtype = torch.float64 if plan.regime == "iterative" else None
+        jacobian = Jacobian(fit.network(), fit.network_input, dtype=dtype)
     folder = None if run_folder is None else Path(run_folder)
     if plan.regime == "exact":
         found = infer_exact(

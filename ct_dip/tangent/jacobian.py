@@ -48,8 +48,9 @@ class Jacobian(LinearMap):
     normalisations are not among them.
 
     Args:
-        network: with the fitted weights; float32 or float64, which is then the precision of the products.
+        network: with the fitted weights.
         network_input: (1, 1, rows, columns).
+        dtype: of the products; that of the network if ``None``.
         chunk_bytes: of the largest feature map of one pass; larger batches go in chunks.
 
     Attributes:
@@ -60,11 +61,19 @@ class Jacobian(LinearMap):
         bytes: memory that the constants of the linearised network take.
     """
 
-    def __init__(self, network: UNet, network_input: Tensor, *, chunk_bytes: int = CHUNK_BYTES) -> None:
+    def __init__(
+        self,
+        network: UNet,
+        network_input: Tensor,
+        *,
+        dtype: torch.dtype | None = None,
+        chunk_bytes: int = CHUNK_BYTES,
+    ) -> None:
+        dtype = network_input.dtype if dtype is None else dtype
         with torch.no_grad():
-            self._network = LinearisedUNet(network, network_input)
+            self._network = LinearisedUNet(network, network_input, dtype)
             parameters = [network.get_parameter(n) for b in network.weight_blocks() for n in b.parameters]
-            self.weights = torch.cat([parameter.flatten() for parameter in parameters])
+            self.weights = torch.cat([parameter.flatten() for parameter in parameters]).to(dtype)
         self.blocks = network.weight_blocks()
         convolutions = self._network.convolutions
         self.slices = {

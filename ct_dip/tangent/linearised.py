@@ -5,6 +5,7 @@ with two terms per convolution, ``δz_l = w_l * δa_l + δw_l * a_l``, and its t
 weights. Either costs the arithmetic of two forward passes: one with w, one with δw.
 """
 
+import copy
 import itertools
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -39,6 +40,7 @@ class LinearisedUNet:
     Args:
         network: with the fitted weights.
         network_input: (1, 1, rows, columns).
+        dtype: of the products; the network itself runs in its own precision.
 
     Attributes:
         image: output at the fit, (rows, columns).
@@ -46,8 +48,16 @@ class LinearisedUNet:
         bytes: memory of all constants.
     """
 
-    def __init__(self, network: UNet, network_input: Tensor) -> None:
+    def __init__(self, network: UNet, network_input: Tensor, dtype: torch.dtype) -> None:
         inputs, outputs, image = _run(network, network_input)
+        if dtype != network_input.dtype:
+            # Fits end with many features at the kink of their activation: run in another precision, the
+            # network would have other slopes there, and another J by some percent.
+            wide = copy.deepcopy(network).to(dtype)
+            twin = dict(zip(network.modules(), wide.modules(), strict=True))
+            inputs = {twin[m]: tuple(part.to(dtype) for part in parts) for m, parts in inputs.items()}
+            outputs = {twin[m]: output.to(dtype) for m, output in outputs.items()}
+            network, image = wide, image.to(dtype)
         starts = _starts(network)
         self.image = image[0, 0]
         self.convolutions: dict[str, Convolution] = {}
