@@ -1,5 +1,6 @@
 """Which regime of inference fits a problem, and what each takes: bytes, and passes through the network."""
 
+import bisect
 import math
 from typing import NamedTuple
 
@@ -69,9 +70,11 @@ def _plan_exact(shape: UNetShape, scan: Scan, config: InferenceConfig) -> Regime
 
 def _plan_compressed(shape: UNetShape, scan: Scan, config: InferenceConfig, budget: int) -> RegimePlan:
     pixels, measurements = math.prod(scan.geometry.domain_shape), scan.sinogram.size
-    least = _compressed_bytes(shape, scan, config, 0)
-    slope = (_compressed_bytes(shape, scan, config, 1000) - least) / 1000
-    max_rank = min(measurements, pixels, _MOST_RANK, max(_LEAST_RANK, int((budget - least) / slope)))
+    most = min(measurements, pixels, _MOST_RANK)
+    fitting = bisect.bisect_right(
+        range(most + 1), budget, key=lambda rank: _compressed_bytes(shape, scan, config, rank)
+    )
+    max_rank = min(most, max(_LEAST_RANK, fitting - 1))
     guess = min(max_rank, int(12 * measurements**0.5))  # as seen from 28² to 128²
     closed = config.deviations == "closed" or (
         config.deviations == "auto" and pixels <= CLOSED_PIXELS and measurements <= DENSE

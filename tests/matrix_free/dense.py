@@ -4,7 +4,7 @@ import torch
 
 from ct_dip.config import InferenceConfig
 from ct_dip.evidence.model import EvidenceModel
-from ct_dip.matrix_free.compressed import Compressed, project, projected_evidence
+from ct_dip.matrix_free.compressed import Compressed, feature_signals, project, projected_evidence
 from ct_dip.matrix_free.compression import empty_compression, extend
 from ct_dip.matrix_free.noise import MeasurementNoise
 from ct_dip.matrix_free.problem import matrix_free_problem
@@ -79,7 +79,8 @@ def compressed(problem, model, theta, *, rank=28):
     seen_noise = MeasurementNoise(problem.whitened, None if pixels is None else pixels / noise)
     projection = project(basis, seen_noise)
     posterior = Compressed(problem, basis, seen_noise, projection, covariance, pixels, noise)
-    evidence = projected_evidence(problem, basis, seen_noise, projection)
+    signals = feature_signals(problem, basis, None)
+    evidence = projected_evidence(problem, basis, seen_noise, projection, signals)
     rest = [log_noise[None]] if evidence.learn_noise else []
     return posterior, evidence, torch.cat([prior, *rest])
 
