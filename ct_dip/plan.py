@@ -16,6 +16,7 @@ from ct_dip.dip.fit import fit_bytes
 from ct_dip.dip.presets import resolve, unet_shape
 from ct_dip.dip.unet import UNet
 from ct_dip.operators import ray_transform
+from ct_dip.operators.linear_map import LinearMap
 from ct_dip.operators.sparse import estimate_bytes
 from ct_dip.posterior.regimes import plan_regime
 from ct_dip.tangent.jacobian import Jacobian
@@ -23,6 +24,7 @@ from ct_dip.tangent.taps import tap_pairs
 
 _WORKING_ARRAYS = 20  # images and sinograms in float32 that a classical method holds at once, at most
 _EVALUATIONS = {"scale": 15, "optimum": 80, "fit": 80}  # of the evidence per start, as seen
+_NOISE_STEPS = 30  # of conjugate gradients with the noise of a compression's rest, as seen
 _TRIAL_SECONDS = 0.5  # that the measurement of one kind of work takes, about
 
 
@@ -141,7 +143,7 @@ def _measured(plan: Plan, scan: Scan, config: RunConfig) -> Plan:
     if plan.method == "lin-dip":
         network = ensemble.skeleton.to_empty(device="cpu")
         network.initialise(torch.Generator().manual_seed(0), 0.5)
-        seconds |= _inference_seconds(plan, config, Jacobian(network, ensemble.inputs[:1, None]))
+        seconds |= _inference_seconds(plan, config, Jacobian(network, ensemble.inputs[:1, None]), transform)
     if plan.method in ("cgls", "tv"):
         image = torch.zeros(scan.geometry.domain_shape)
         settings: Any = config.cgls if plan.method == "cgls" else config.tv
@@ -153,14 +155,25 @@ def _measured(plan: Plan, scan: Scan, config: RunConfig) -> Plan:
     return Plan(**(vars(plan) | {"stages": stages}))
 
 
-def _inference_seconds(plan: Plan, config: RunConfig, jacobian: Jacobian) -> dict[str, float]:
+def _inference_seconds(
+    plan: Plan, config: RunConfig, jacobian: Jacobian, transform: LinearMap
+) -> dict[str, float]:
     """From one chunk of passes, one symmetric product and one factorisation, scaled by their operations."""
     inference = config.inference.resolved()
     count = jacobian.chunk
     images = torch.randn(count, *jacobian.range_shape)
     per_pixel = _rate(lambda: jacobian.T(images)) / count
     if plan.regime != "exact":
-        return {stage.name: stage.passes * per_pixel for stage in plan.stages if stage.passes}
+        seconds = {stage.name: stage.passes * per_pixel for stage in plan.stages if stage.passes}
+        rank = next((s.passes // 2 for s in plan.stages if s.name == "compression"), 0)
+        if rank:
+            columns = torch.randn(16, *transform.domain_shape)
+            per_column = _rate(lambda: transform.T(transform(columns))) / len(columns)
+            tall = torch.randn(256, 8192, dtype=torch.float64)
+            per_product = _rate(lambda: tall @ tall.T) / (256**2 * 8192)
+            seconds["compression"] += rank * _NOISE_STEPS * per_column
+            seconds["compression"] += rank**2 * plan.weights * per_product
+        return seconds
     side = min(plan.pixels, 512)
     features = torch.randn(side, 1024)
     per_flop = _rate(lambda: features @ features.T) / (side**2 * 1024)

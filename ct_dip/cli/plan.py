@@ -77,7 +77,7 @@ def summary(plan: "Plan") -> dict[str, str]:
     for stage in plan.stages:
         parts = [format_bytes(stage.bytes)]
         if stage.passes:
-            parts.append(f"{stage.passes} network passes at most")
+            parts.append(f"about {stage.passes} network passes")
         if stage.seconds is not None:
             parts.append(f"about {_spell_time(stage.seconds)}" + (" at most" if stage.passes else ""))
         lines[stage.name] = ", ".join(parts)

@@ -82,7 +82,7 @@ def _plan_compressed(shape: UNetShape, scan: Scan, config: InferenceConfig, budg
     passes = {
         "compression": 2 * guess,
         "samples": config.samples,
-        "pixel variances": pixels if closed else 0,
+        **({"pixel variances": pixels} if closed else {}),
         "check of the compression": 150,
     }
     if config.resolved().hyperprior == "tv-predcp":
