@@ -84,7 +84,7 @@ def _open(path: str | Path, error: type[InputError]) -> Iterator[h5py.File]:
     except (OSError, RuntimeError) as problem:
         raise error(
             f"{path} cannot be read as HDF5 ({_first_line(problem)}); it is truncated, damaged or "
-            "another kind of file: copy or write it anew; scans of other programs become ours by ct-dip import"
+            "another kind of file: copy or write it anew; for scans of other programs there is ct-dip import"
         ) from problem
 
 

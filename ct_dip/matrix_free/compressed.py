@@ -29,8 +29,6 @@ from ct_dip.priors.weights import BlockPrior
 from ct_dip.tangent.grams import add_lower_gram, mirror_
 from ct_dip.tangent.statistics import row_statistics
 
-_COLUMNS = 16384  # of features that are in float64 at once
-
 
 class Projection(NamedTuple):
     """A compression seen through the noise, float64 but for ``solved``."""
@@ -120,13 +118,13 @@ def signal_gram(features: Tensor, covariance: WeightCovariance, known: Tensor | 
     Args:
         known: the same for the first rows of F.
     """
-    half = covariance.root_adjoint(features)
-    total = torch.zeros(len(half), len(half), dtype=torch.float64, device=half.device)
+    size = len(features)
+    total = torch.zeros(size, size, dtype=torch.float64, device=features.device)
     old = 0 if known is None else len(known)
     if known is not None:
         total[:old, :old] = known
-    for columns in torch.split(half, _COLUMNS, dim=1):
-        part = columns.double()
+    for _, weighted in covariance.root_adjoint_parts(features):
+        part = weighted.double()
         total[old:, :old].addmm_(part[old:], part[:old].T)
         add_lower_gram(total[old:, old:], part[old:])
     return mirror_(total)

@@ -1,6 +1,6 @@
 """``Σ`` of the flat weights by its products, for problems in which no matrix of it is ever built."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -29,11 +29,16 @@ class WeightCovariance:
 
     def root_adjoint(self, x: Tensor) -> Tensor:
         """``Lᵀ x``, (n, P) → (n, P)."""
-        scaled = x if self.scales is None else x * self.scales.to(x)
         found = torch.empty_like(x)
-        for where, factor in self.factors:
-            found[:, where] = _filters(scaled[:, where], factor)
+        for where, part in self.root_adjoint_parts(x):
+            found[:, where] = part
         return found
+
+    def root_adjoint_parts(self, x: Tensor) -> Iterator[tuple[slice, Tensor]]:
+        """The same block by block, for those who need not have it whole."""
+        for where, factor in self.factors:
+            part = x[:, where] if self.scales is None else x[:, where] * self.scales[where].to(x)
+            yield where, _filters(part, factor)
 
     def __call__(self, x: Tensor) -> Tensor:
         """``Σ x``, (n, P) → (n, P)."""
