@@ -1,7 +1,7 @@
 """`ct_dip.posterior.relevance` by products: pixels where the sinogram contradicts the model.
 
 ``q = Bᵀ K⁻¹ r`` is a solve. ``s_j = (Bᵀ K⁻¹ B)_jj`` is estimated for all pixels from sinograms r' of the
-model, ``E (Bᵀ K⁻¹ r')²_j = s_j``, and computed for the one pixel that looks most suspicious.
+model, ``E (Bᵀ K⁻¹ r')²_j = s_j``, and computed for the few pixels that look most suspicious.
 """
 
 import torch
@@ -11,6 +11,7 @@ from ct_dip.matrix_free.compressed import Compressed
 from ct_dip.posterior.relevance import FALSE_SPOTS, SPOTS, neighbourhood, threshold
 
 _PROBES = 64
+_SUSPECTS = 5  # pixels that are looked at exactly, since the estimate is off by a tenth
 
 
 def relevant_pixels(posterior: Compressed, seed: int = 0) -> Tensor:
@@ -26,16 +27,17 @@ def relevant_pixels(posterior: Compressed, seed: int = 0) -> Tensor:
     original = posterior
     for _ in range(SPOTS):
         score = problem.back_project(posterior.solve(residual))[0].double() / spread.sqrt()
-        best = int(torch.where(variance > 0, 0.0, score.abs()).argmax())
-        unit = torch.zeros(1, problem.pixels).to(like)
-        unit[0, best] = 1
-        column = problem.project(unit)
-        solved = posterior.solve(column)
-        exact = float((column.double() * solved.double()).sum())
-        q = float((solved.double() * residual.double()).sum())
-        if exact <= 0 or abs(q) / exact**0.5 <= limit:
+        suspects = torch.where(variance > 0, 0.0, score.abs()).topk(min(_SUSPECTS, problem.pixels)).indices
+        units = torch.zeros(len(suspects), problem.pixels).to(like)
+        units[torch.arange(len(suspects)), suspects] = 1
+        columns = problem.project(units)
+        solved = posterior.solve(columns).double()
+        exact = (columns.double() * solved).sum(dim=0).clamp_min(torch.finfo(torch.float64).tiny)
+        q = (solved * residual.double()).sum(dim=0)
+        best = int((q.abs() / exact.sqrt()).argmax())
+        if abs(q[best]) / exact[best].sqrt() <= limit:
             break
-        spot = neighbourhood(variance, best, problem.jacobian.range_shape)
-        spot.clamp_(min=(q**2 / exact - 1) / exact)
+        spot = neighbourhood(variance, int(suspects[best]), problem.jacobian.range_shape)
+        spot.clamp_(min=float((q[best] ** 2 / exact[best] - 1) / exact[best]))
         posterior = original.with_pixel_variance(variance)
     return variance
