@@ -17,10 +17,16 @@ class LinearModel(NamedTuple):
     """Everything of the model that is constant in the hyperparameters, in the network's O(1) units."""
 
     grams: Tensor  # (terms, pixels, pixels): G_t
-    whitened: Tensor  # (measurements, pixels): B = A/σ
+    whitened: Tensor  # (measurements, pixels): B = A/σ; or R of B = Q R where there are many measurements
     prior_mean: Tensor  # (pixels,): m₀
     evidence: EvidenceModel
     relevance: Tensor | float = 0.0  # (pixels,): variance of pixels that the data single out
+    rotation: Tensor | None = None  # Q, (measurements, pixels), if there is one
+
+    @property
+    def design(self) -> Tensor:
+        """B itself, (measurements, pixels)."""
+        return self.whitened if self.rotation is None else self.rotation @ self.whitened
 
 
 class Moments(NamedTuple):

@@ -65,7 +65,7 @@ def infer_exact(
             noise=math.exp(float(noise)),
             mean=moments.mean,
             deviations=DenseDeviations(moments.covariance),
-            sinogram_variance=(model.whitened @ moments.covariance * model.whitened).sum(dim=1),
+            sinogram_variance=(model.design @ moments.covariance * model.design).sum(dim=1),
             effective_dimension=model.evidence.effective_dimension(found.theta),
             spots=int((torch.as_tensor(model.relevance) > 0).sum()),
             jitter=max(found.jitter, moments.jitter),

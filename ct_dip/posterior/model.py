@@ -16,7 +16,7 @@ from ct_dip.data.scan import Scan
 from ct_dip.dip.ensemble import DipFit
 from ct_dip.dip.unet import UNet, UNetShape, WeightBlock
 from ct_dip.evidence.marginal import CovarianceSum, packed_bytes
-from ct_dip.evidence.model import EvidenceModel
+from ct_dip.evidence.model import NO_REST, EvidenceModel, Rest
 from ct_dip.operators.linear_map import LinearMap
 from ct_dip.posterior.exact import LinearModel
 from ct_dip.priors.choose import block_prior, one_variance, tv_predcp, weak_hyperprior, weight_prior
@@ -75,20 +75,34 @@ def linear_model(
     mean = image - linear if config.prior_mean == "tangent" else torch.zeros_like(image)
     sinogram = torch.as_tensor(scan.sinogram / np.sqrt(variance)).double().flatten()
     complement = _complement(config, jacobian, fit, whitened)
+    residual, at_fit = (sinogram - whitened @ x for x in (mean, mean + linear))
+    rotation, rest = None, NO_REST
     with progress.stage("measured covariances"):
+        if _many_measurements(len(image), len(residual)):
+            # With B = Q R only Qᵀ r depends on the image: as many numbers as pixels. The rest is noise.
+            rotation, whitened = torch.linalg.qr(whitened)
+            inside = rotation.T @ residual
+            rest = Rest(len(residual) - len(inside), float(residual @ residual - inside @ inside))
+            residual = inside
         matrices = _measured(grams, whitened, complement)
     evidence = EvidenceModel(
         matrices=matrices,
         prior=prior,
         complement=complement,
-        residual=sinogram - whitened @ mean,
-        residual_at_fit=sinogram - whitened @ (mean + linear),
+        residual=residual,
+        residual_at_fit=at_fit,
         log_noise=0.5 * float(np.log(variance).sum()),
         point="fit" if config.objective == "fit" else "optimum",
         hyperprior=hyperprior,
         learn_noise=config.noise == "learned",
+        rest=rest,
     )
-    return LinearModel(grams, whitened, mean, evidence)
+    return LinearModel(grams, whitened, mean, evidence, rotation=rotation)
+
+
+def _many_measurements(pixels: int, measurements: int) -> bool:
+    """Whether matrices of the pixels are so much smaller that a rotation to them is worth it."""
+    return measurements > 1.5 * pixels
 
 
 def inference_bytes(shape: UNetShape, scan: Scan, config: InferenceConfig) -> dict[str, int]:
@@ -100,7 +114,10 @@ def inference_bytes(shape: UNetShape, scan: Scan, config: InferenceConfig) -> di
     pixels, measurements = math.prod(scan.geometry.domain_shape), scan.sinogram.size
     terms = 1 if one_variance(config) else count_terms(blocks)
     grams = 4 * terms * pixels**2
-    packed = packed_bytes(measurements, terms + 2)
+    rotation = 0
+    if _many_measurements(pixels, measurements):
+        rotation, measurements = 24 * pixels * measurements, pixels
+    packed = rotation + packed_bytes(measurements, terms + 2)
     return {
         "feature statistics": _FIXED + grams + 8 * pixels**2 + streaming_bytes(weights, pixels),
         "evidence": _FIXED + grams + packed + 16 * pixels * measurements,

@@ -8,10 +8,13 @@ import torch
 from scipy import stats
 
 from ct_dip.config import InferenceConfig
+from ct_dip.data.simulate import NoiseLevel, simulate
 from ct_dip.evidence.fit import fit_evidence
+from ct_dip.geometry import ParallelBeam, Volume
 from ct_dip.operators import ray_transform
 from ct_dip.posterior.exact import condition, condition_over, prior_covariance
 from ct_dip.posterior.model import linear_model
+from ct_dip.scanners import view_angles
 from ct_dip.tangent.jacobian import Jacobian
 from tests import tiny
 from tests.evidence.test_evidence import OPTIMUM, random_full_theta, regression
@@ -118,3 +121,29 @@ def test_simulation_based_calibration():
     for pixel in torch.stack(ranks).T:
         counts = torch.bincount(pixel, minlength=levels + 1).numpy()
         assert stats.chisquare(counts).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("objective", ["optimum", "fit"])
+def test_many_measurements_are_rotated_to_as_many_as_pixels(objective, monkeypatch):
+    """With B = Q R evidence and posterior are those of B, from matrices of the pixels."""
+    config = InferenceConfig(objective=objective).resolved()
+    fit = tiny.dip_fit()
+    geometry = ParallelBeam(volume=Volume(shape=tiny.IMAGE), angles=view_angles(9), detectors=7)
+    scan = simulate("ellipses", geometry, noise=NoiseLevel(relative=0.05), seed=1)
+    jacobian = Jacobian(fit.network().double(), fit.network_input.double())
+
+    def model():
+        return linear_model(fit, scan, jacobian, config, ray_transform(geometry))
+
+    rotated = model()
+    monkeypatch.setattr("ct_dip.posterior.model._many_measurements", lambda *_: False)
+    whole = model()
+    assert rotated.whitened.shape == (30, 30)
+    assert whole.whitened.shape == (63, 30)
+    torch.testing.assert_close(rotated.design, whole.design)
+    theta = whole.evidence.start + 0.3
+    assert float(rotated.evidence.log_evidence(theta)) == pytest.approx(
+        float(whole.evidence.log_evidence(theta)), abs=1e-7
+    )
+    for found, expected in zip(condition(rotated, theta)[:2], condition(whole, theta)[:2], strict=True):
+        torch.testing.assert_close(found, expected)
