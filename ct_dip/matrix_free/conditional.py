@@ -35,6 +35,14 @@ class Conditional(ABC):
         """``B J w``, (n, P) → (measurements, n)."""
 
     @abstractmethod
+    def solve(self, columns: Tensor) -> Tensor:
+        """``K⁻¹ r``, (measurements, n) → the same."""
+
+    @abstractmethod
+    def with_pixel_variance(self, extra: Tensor) -> "Conditional":
+        """The same with independent variances of some pixels added, (pixels,), mostly zero."""
+
+    @abstractmethod
     def update(self, columns: Tensor) -> tuple[Tensor, Tensor | None]:
         """``Δw`` (n, P) and ``Δu`` (n, pixels) for sinograms r, (measurements, n)."""
 

@@ -118,10 +118,7 @@ def infer_iterative(
     folder: Path | None = None,
     progress: Progress | None = None,
 ) -> Inferred:
-    """The posterior by conjugate gradients and random probes; see `ct_dip.matrix_free.iterative`.
-
-    Pixels are not freed in this regime: `relevance` needs many solves.
-    """
+    """The posterior by conjugate gradients and random probes; see `ct_dip.matrix_free.iterative`."""
     progress, config = progress or Progress(), problem.config
     evidence = StochasticEvidence(
         problem,
@@ -133,6 +130,11 @@ def infer_iterative(
     found = fit_stochastic(evidence, progress=progress)
     with progress.stage("posterior"):
         at_mean = evidence.solver(found.evidence.theta, renew=True)
+        spots = torch.zeros(problem.pixels, dtype=torch.float64)
+        if config.relevance:
+            spots = relevant_pixels(at_mean, seed)
+            if spots.any():
+                at_mean = at_mean.with_pixel_variance(spots)
         mean = at_mean.mean()
         assert config.temper is not None
         spread = Iterative(
@@ -164,7 +166,7 @@ def infer_iterative(
         deviations=deviations,
         sinogram_variance=variance,
         effective_dimension=evidence.effective_dimension(found.evidence.theta),
-        spots=0,
+        spots=int((spots > 0).sum()),
         jitter=0.0,
         certificate=certificate,
         extra={"log_complement": values["log_complement"]} if "log_complement" in values else {},

@@ -53,6 +53,18 @@ class Iterative(Conditional):
         """``K v``, (measurements, n) → the same."""
         return signal(self.problem, self.covariance, self.pixel_variance, columns) + self.noise * columns
 
+    def with_pixel_variance(self, extra: Tensor) -> "Iterative":
+        """See `Conditional.with_pixel_variance`."""
+        return Iterative(
+            self.problem,
+            self.covariance,
+            extra if self.pixel_variance is None else self.pixel_variance + extra,
+            self.noise,
+            preconditioner=self.preconditioner,
+            tolerance=self.tolerance,
+            max_iterations=self.max_iterations,
+        )
+
     def measure(self, weights: Tensor) -> Tensor:
         """``B J w``."""
         return self.problem.measure(weights)

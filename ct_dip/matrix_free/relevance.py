@@ -7,14 +7,14 @@ model, ``E (Bᵀ K⁻¹ r')²_j = s_j``, and computed for the few pixels that lo
 import torch
 from torch import Tensor
 
-from ct_dip.matrix_free.compressed import Compressed
+from ct_dip.matrix_free.conditional import Conditional
 from ct_dip.posterior.relevance import FALSE_SPOTS, SPOTS, neighbourhood, threshold
 
 _PROBES = 64
 _SUSPECTS = 5  # pixels that are looked at exactly, since the estimate is off by a tenth
 
 
-def relevant_pixels(posterior: Compressed, seed: int = 0) -> Tensor:
+def relevant_pixels(posterior: Conditional, seed: int = 0) -> Tensor:
     """Own variance of every pixel, (pixels,), float64; zero for nearly all."""
     problem = posterior.problem
     like = problem.jacobian.weights

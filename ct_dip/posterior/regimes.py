@@ -75,7 +75,7 @@ def _plan_compressed(shape: UNetShape, scan: Scan, config: InferenceConfig, budg
         range(most + 1), budget, key=lambda rank: _compressed_bytes(shape, scan, config, rank)
     )
     max_rank = min(most, max(_LEAST_RANK, fitting - 1))
-    guess = min(max_rank, int(12 * measurements**0.5))  # as seen from 28² to 128²
+    guess = min(max_rank, int(18 * measurements**0.5))  # as seen from 28² to 128²
     closed = config.deviations == "closed" or (
         config.deviations == "auto" and pixels <= CLOSED_PIXELS and measurements <= DENSE
     )
