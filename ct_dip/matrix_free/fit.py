@@ -20,6 +20,7 @@ from ct_dip.tangent.statistics import streamed_difference_variances
 
 COMPRESSION = "compression.npz"
 _LOOSE = 20.0  # tolerance of the first basis, whose hyperparameters are only where the search begins
+_FIRST_RANK = 256  # of it at most: the prior that the fitted weights suggest may be far too wide
 _ROUNDS = 6  # of extending the basis and fitting again
 _RATIO_TOLERANCE = 0.1  # of log κ − log s², which the data hardly see
 _RATIO_EVALUATIONS = 15
@@ -92,7 +93,9 @@ def fit_compressed(
         folder,
         COMPRESSION,
         f"{problem_digest(problem)} {allowed} {max_rank} {seed}",
-        lambda: to_state(grow(empty_compression(problem), problem.prior.start, _LOOSE, 0)),
+        lambda: to_state(
+            grow(empty_compression(problem), problem.prior.start, _LOOSE, 0, min(max_rank, _FIRST_RANK))
+        ),
     )
     compression = from_state(state)
     found = _fit(problem, compression, variances, starts, seed, 0, None, progress)
