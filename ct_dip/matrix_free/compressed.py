@@ -191,28 +191,42 @@ class Compressed(Conditional):
         """``Q F w``."""
         return self.compression.basis @ (self.compression.features @ weights.T)
 
-    def _inner(self, columns: Tensor) -> Tensor:
-        """``(M + s² I)⁻¹ z``, (rank, n), float64."""
-        seen = (self.solved.to(columns).T @ columns).double()
-        z = torch.linalg.solve_triangular(self.lower, seen, upper=False)
-        return torch.cholesky_solve(z, self.factor)
+    def _split(self, columns: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """``a = Qᵀ r``, ``r − Q a`` and ``(M + s² I)⁻¹ z`` with ``z = Lᵀ a + L⁻¹ Vᵀ (r − Q a)``.
+
+        Signals are a thousand times the noise. They are in a, for which everything is known; what is solved
+        for with N, to some relative accuracy, is of the size of the noise.
+        """
+        basis = self.compression.basis.to(columns)
+        inside = basis.T @ columns
+        rest = columns - basis @ inside
+        seen = (self.solved.to(columns).T @ rest).double()
+        inside = inside.double()
+        z = self.lower.T @ inside + torch.linalg.solve_triangular(self.lower, seen, upper=False)
+        return inside, rest, torch.cholesky_solve(z, self.factor)
 
     def solve(self, columns: Tensor) -> Tensor:
         """``K⁻¹ r``, (measurements, n) → the same."""
-        return self._solve(columns, self._inner(columns))
+        return self._solve(*self._split(columns))
 
-    def _solve(self, columns: Tensor, inner: Tensor) -> Tensor:
-        inside = torch.linalg.solve_triangular(self.lower.T, self.signal @ inner, upper=True).to(columns)
-        return (self.measurement_noise.solve(columns) - self.solved.to(columns) @ inside) / self.noise
+    def _solve(self, inside: Tensor, rest: Tensor, inner: Tensor) -> Tensor:
+        """``V (a − L⁻ᵀ M (M + s² I)⁻¹ z)/s² + N⁻¹ (r − Q a)/s²``, without the difference of large numbers.
+
+        That is ``V L⁻ᵀ ((M + s² I)⁻¹ z − L⁻¹ Vᵀ (r − Q a)/s²)``, since ``Lᵀ a = z − L⁻¹ Vᵀ (r − Q a)``.
+        """
+        seen = (self.solved.to(rest).T @ rest).double()
+        there = inner - torch.linalg.solve_triangular(self.lower, seen, upper=False) / self.noise
+        back = torch.linalg.solve_triangular(self.lower.T, there, upper=True).to(rest)
+        return self.solved.to(rest) @ back + self.measurement_noise.solve(rest) / self.noise
 
     def update(self, columns: Tensor) -> tuple[Tensor, Tensor | None]:
         """See `Conditional.update`; no network."""
-        inner = self._inner(columns)
+        inside, rest, inner = self._split(columns)
         projected = (self.lower @ inner).to(columns)  # Qᵀ K⁻¹ r
         weights = self.covariance(projected.T @ self.compression.features)
         if self.pixel_variance is None:
             return weights, None
-        back = self.problem.back_project(self._solve(columns, inner))
+        back = self.problem.back_project(self._solve(inside, rest, inner))
         return weights, self.pixel_variance.to(back) * back
 
     @cached_property
