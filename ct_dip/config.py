@@ -95,8 +95,8 @@ class InferenceConfig(_Section):
     temper: float | None = Field(default=None, gt=0, le=1)  # factor on the prior variance; see `resolved`
     # exact: all matrices; compressed: few directions of the sinogram; iterative: products; auto: by size
     regime: Literal["auto", "exact", "compressed", "iterative"] = "auto"
-    # Trace of the signal that a compression may leave out, in units of the noise's trace.
-    compression: float = Field(default=3e-4, gt=0, lt=1)
+    # Trace of the signal that a compression may leave out, in units of the noise's; by size if not given
+    compression: float | None = Field(default=None, gt=0, lt=1)
     # closed: exact deviations in the compressed regime, a pass of the network for every pixel; auto: by size
     deviations: Literal["auto", "closed", "samples"] = "auto"
     tolerance: float = Field(

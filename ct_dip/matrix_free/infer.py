@@ -42,6 +42,7 @@ def infer_compressed(
         folder: where features and samples are kept while they are made.
     """
     progress, config = progress or Progress(), problem.config
+    assert config.compression is not None
     found = fit_compressed(
         problem,
         tolerance=config.compression,

@@ -21,7 +21,7 @@ from ct_dip.operators.linear_map import LinearMap
 from ct_dip.posterior.exact_regime import infer_exact
 from ct_dip.posterior.inferred import Inferred
 from ct_dip.posterior.posterior import Posterior, SinogramCheck
-from ct_dip.posterior.regimes import plan_regime
+from ct_dip.posterior.regimes import default_compression, plan_regime
 from ct_dip.priors.choose import block_prior
 from ct_dip.progress import Progress
 from ct_dip.tangent.jacobian import Jacobian
@@ -65,7 +65,8 @@ def fit_posterior(
         what=f"{plan.regime} inference",
         advice="use a smaller image or fewer views",
     )
-    config = config.model_copy(update={"regime": plan.regime})
+    allowed = config.compression or default_compression(scan.sinogram.size)
+    config = config.model_copy(update={"regime": plan.regime, "compression": allowed})
     deadline = None if budget_minutes is None else time.monotonic() + 60 * budget_minutes
     if transform is None:
         transform = ray_transform(scan.geometry)
