@@ -190,6 +190,8 @@ def _result(job: _Job, outcome: _Outcome) -> Result:
             metrics |= {name: value for name, value in quality.items() if math.isfinite(value)}
         metrics |= known.metrics
         arrays[known.name] = known.image
+        if scan.mask is not None:
+            arrays["mask"] = scan.mask.astype(np.float32)
     metrics |= {"peak_memory_mb": _peak_memory_mb(), "seeds": {"run": config.seed}}
     settings = _settings(config, scan.geometry.domain_shape)
     settings.get("inference", {}).update(chosen or {})

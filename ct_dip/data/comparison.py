@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ct_dip.arrays import Floats
+from ct_dip.arrays import Bools, Floats
 from ct_dip.data.result import Result, read_result
 from ct_dip.data.scan import Scan
 from ct_dip.errors import InputError, ResultError
@@ -89,6 +89,12 @@ def comparison_of_scan(
         row, column = (int(i) for i in np.argwhere(~finite)[0])
         raise InputError(f"reference[{row}, {column}] is {image[row, column]}; replace what is not finite")
     return Comparison(name="reference", image=image.astype(np.float32), noise_std=reference_std or 0.0)
+
+
+def compared_pixels(result: Result) -> Bools:
+    """Pixels that matter for a comparison: those of the scan's mask, or all, (rows, columns)."""
+    mask = result.arrays.get("mask")
+    return np.ones(result.mean.shape, dtype=bool) if mask is None else np.asarray(mask) > 0
 
 
 def comparison_of_result(result: Result) -> Comparison | None:

@@ -21,7 +21,7 @@ from ct_dip.calibration.residuals import (
     standardised,
 )
 from ct_dip.calibration.sparsification import MEAN_ABSOLUTE, error_by_std, sparsification
-from ct_dip.data.comparison import comparison_of_result
+from ct_dip.data.comparison import compared_pixels, comparison_of_result
 from ct_dip.data.result import Result
 from ct_dip.errors import MissingPartError
 
@@ -42,13 +42,14 @@ class _Known(NamedTuple):
     std: Floats  # with the noise of a reference
     samples: Floats | None  # likewise; if there are enough for a band
     near: Bools  # the object, and what is next to it
+    seen: Bools  # pixels that are compared
     deviation: str  # what std is
 
     @property
     def regions(self) -> dict[str, Bools]:
         """All pixels, and those of the object where that is a part of them."""
-        regions = {_ALL: np.ones(self.image.shape, dtype=bool)}
-        return regions | ({_NEAR: self.near} if self.near.any() and not self.near.all() else {})
+        near = self.near & self.seen
+        return {_ALL: self.seen} | ({_NEAR: near} if near.any() and not (near == self.seen).all() else {})
 
     def quantile_band(self, mask: Bools) -> Band:
         """Of the points of `quantile_pairs` inside the mask."""
@@ -231,6 +232,7 @@ def _known(result: Result) -> _Known:
         std=compared.widened(result.std),
         samples=samples,
         near=near_object(compared.shows_object(result.mean)),
+        seen=compared_pixels(result),
         deviation="√(std² + noise²)" if compared.noise_std else "standard deviation",
     )
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ct_dip.arrays import Floats
 from ct_dip.calibration.coverage import coverage_curve, near_object
-from ct_dip.data.comparison import comparison_of_result
+from ct_dip.data.comparison import compared_pixels, comparison_of_result
 from ct_dip.data.result import Result
 
 Level = Literal["good", "caution", "poor", "unknown"]
@@ -76,14 +76,15 @@ def calibration(result: Result) -> Calibration | None:
     if compared is None or result.std is None:
         return None
     known, std = compared.image, compared.widened(result.std)
-    near = near_object(compared.shows_object(result.mean))
+    seen = compared_pixels(result)
+    near = near_object(compared.shows_object(result.mean)) & seen
     enough = int(near.sum()) >= FEWEST_PIXELS
-    where = near if enough else np.ones_like(near)
+    where = near if enough else seen
     levels = np.array(COVERAGE_LEVELS)
     samples = result.arrays.get("samples")
     if samples is not None:
         samples = compared.in_its_place(samples)
-    everywhere = coverage_curve(known, result.mean, std, levels=levels)
+    everywhere = coverage_curve(known, result.mean, std, levels=levels, mask=seen)
     curve = coverage_curve(known, result.mean, std, levels=levels, mask=where, samples=samples)
     error, std = (result.mean - known)[where], std[where]
     order = np.argsort(std, kind="stable")

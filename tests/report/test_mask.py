@@ -1,0 +1,48 @@
+"""Pixels outside of a scan's mask are in no comparison of the page or of its figures."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from ct_dip.data.result import Result
+from ct_dip.report.calibration_figures import calibration_figure
+from ct_dip.report.verdicts import calibration
+
+
+@pytest.fixture
+def result():
+    generator = np.random.default_rng(0)
+    mean = np.zeros((20, 20), dtype=np.float32)
+    mean[5:15, 5:15] = 0.02
+    std = np.full_like(mean, 1e-3)
+    reference = mean + std * generator.standard_normal(mean.shape).astype(np.float32)
+    reference[:, :4] = 0.01  # what no view saw
+    mask = np.ones_like(mean)
+    mask[:, :4] = 0
+    return Result(
+        method="lin-dip",
+        mean=mean,
+        pixel_size=1.0,
+        scan_digest="",
+        settings={},
+        metrics={"compared_with": "reference"},
+        seconds={},
+        versions={},
+        std=std,
+        arrays={"reference": reference, "mask": mask},
+    )
+
+
+def test_verdicts_look_inside_of_the_mask(result):
+    found = calibration(result)
+    everywhere, _ = found.at(0.95)
+    assert everywhere > 0.92
+    arrays = {name: array for name, array in result.arrays.items() if name != "mask"}
+    blind, _ = calibration(dataclasses.replace(result, arrays=arrays)).at(0.95)
+    assert blind < 0.8
+
+
+def test_figures_do(result):
+    labels = [text.get_text() for text in calibration_figure(result).legends[0].get_texts()]
+    assert any("(320)" in label for label in labels)
