@@ -6,7 +6,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from ct_dip.data.comparison import comparison_of_result
+from ct_dip.data.comparison import compared_pixels, comparison_of_result
 from ct_dip.data.result import Result
 from ct_dip.errors import MissingPartError
 from ct_dip.report.calibration_figures import (
@@ -35,6 +35,7 @@ def result_panel(result: Result, *, title: str | None = None) -> Figure:
         pixel_size=result.pixel_size,
         truth=None if compared is None else compared.image,
         truth_name="reference" if compared is not None and compared.name == "reference" else "ground truth",
+        mask=compared_pixels(result),
         title=title,
     )
 

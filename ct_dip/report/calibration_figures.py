@@ -100,8 +100,8 @@ def std_error_figure(result: Result) -> Figure:
     axis = figure.add_subplot()
     top = float(known.std.max())
     floor = _FLOOR * top
-    std = np.maximum(known.std, floor).ravel()
-    error = np.maximum(np.abs(known.image - known.mean), floor).ravel()
+    std = np.maximum(known.std, floor)[known.seen]
+    error = np.maximum(np.abs(known.image - known.mean), floor)[known.seen]
     density = axis.hexbin(
         std, error, xscale="log", yscale="log", gridsize=38, mincnt=1, bins="log", cmap="Greys", vmin=0.3
     )
@@ -112,7 +112,7 @@ def std_error_figure(result: Result) -> Figure:
         ends, MEAN_ABSOLUTE * ends, color=GREEN, linewidth=2, label="calibrated: mean |error| = 0.80 std"
     )
     axis.plot(ends, norm.ppf(0.975) * ends, ":", color=GREEN, linewidth=2, label="calibrated: 95 % are below")
-    binned = error_by_std(known.image, known.mean, known.std)
+    binned = error_by_std(known.image, known.mean, known.std, mask=known.seen)
     axis.errorbar(
         np.maximum(binned.std, floor),
         np.maximum(binned.error, floor),

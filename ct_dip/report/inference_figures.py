@@ -16,7 +16,7 @@ from scipy.stats import norm
 
 from ct_dip.arrays import Floats
 from ct_dip.calibration.residuals import residual_histogram
-from ct_dip.data.comparison import comparison_of_result
+from ct_dip.data.comparison import compared_pixels, comparison_of_result
 from ct_dip.data.result import Result
 from ct_dip.errors import MissingPartError
 from ct_dip.quality import psnr
@@ -41,7 +41,7 @@ _PANELS = {
 
 def panel_figure(result: Result) -> Figure:
     """FBP, DIP and posterior mean on one grey scale, standard deviation, and truth or reference and error."""
-    std = _std(result)
+    std, seen = _std(result), compared_pixels(result)
     compared = comparison_of_result(result)
     images = {"FBP": _array(result, "fbp"), "DIP": _array(result, "dip"), "posterior mean": result.mean}
     known = None if compared is None else compared.image
@@ -60,7 +60,7 @@ def panel_figure(result: Result) -> Figure:
     for name, image in images.items():
         axis = next(cells)
         shown = show_image(axis, image, result.pixel_size, vmin=low, vmax=high, cmap="gray")
-        quality = f", {psnr(image, known):.1f} dB" if known is not None and image is not known else ""
+        quality = f", {psnr(image, known, seen):.1f} dB" if known is not None and image is not known else ""
         axis.set_title(name + quality)
         _bar(figure, axis, shown, _ATTENUATION)
     if compared is not None:
