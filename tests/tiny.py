@@ -29,8 +29,8 @@ def network_input(seed=1):
     return torch.rand(1, 1, *IMAGE, generator=torch.Generator().manual_seed(seed))
 
 
-def scan(*, photons=False, seed=2):
-    geometry = ParallelBeam(volume=Volume(shape=IMAGE), angles=view_angles(4), detectors=7)
+def scan(*, photons=False, seed=2, views=4):
+    geometry = ParallelBeam(volume=Volume(shape=IMAGE), angles=view_angles(views), detectors=7)
     generator = np.random.default_rng(seed)
     image = generator.random(IMAGE).astype(np.float32) * SCALE
     clean = ray_transform(geometry)(torch.as_tensor(image)).numpy()

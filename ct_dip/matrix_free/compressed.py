@@ -22,6 +22,7 @@ from ct_dip.matrix_free.compression import Compression
 from ct_dip.matrix_free.conditional import Conditional
 from ct_dip.matrix_free.noise import MeasurementNoise, SpottedNoise
 from ct_dip.matrix_free.problem import Problem
+from ct_dip.matrix_free.rows import Columns, Rows
 from ct_dip.priors.choose import tv_predcp, weak_hyperprior
 from ct_dip.priors.covariance import WeightCovariance
 from ct_dip.priors.predcp import TvPredCp
@@ -31,27 +32,28 @@ from ct_dip.tangent.statistics import row_statistics
 
 
 class Projection(NamedTuple):
-    """A compression seen through the noise, float64 but for ``solved``."""
+    """A compression seen through the noise."""
 
-    solved: Tensor  # V, (measurements, rank)
-    lower: Tensor  # L, (rank, rank)
-
-
-def project(compression: Compression, noise: MeasurementNoise, solved: Tensor | None = None) -> Projection:
-    """V and L; V need not be solved for if it is known."""
-    solved = noise.solve(compression.basis) if solved is None else solved
-    inner = compression.basis.double().T @ solved.double()
-    return Projection(solved, torch.linalg.cholesky(0.5 * (inner + inner.T)))
+    solved: Columns  # V, (measurements, rank)
+    lower: Tensor  # L, (rank, rank), float64
 
 
-def extend_projection(
+def project(
     compression: Compression, noise: MeasurementNoise, before: Projection | None = None
 ) -> Projection:
-    """`project`, where the first columns of the basis may have been projected before."""
-    if before is None:
-        return project(compression, noise)
-    new = compression.basis[:, before.solved.shape[1] :]
-    return project(compression, noise, torch.cat([before.solved, noise.solve(new)], dim=1))
+    """V and L.
+
+    Args:
+        before: the same of the first columns of the basis, which need not be solved for again.
+    """
+    solved = noise.solve_basis(compression.basis, None if before is None else before.solved)
+    return _projection(compression.basis, solved)
+
+
+def _projection(basis: Columns, solved: Columns) -> Projection:
+    inner = [basis.inner(solved.measured(part.double())) for part in solved.rows.parts]
+    matrix = torch.cat(inner, dim=1)
+    return Projection(solved, torch.linalg.cholesky(0.5 * (matrix + matrix.T)))
 
 
 def projected_evidence(
@@ -70,7 +72,7 @@ def projected_evidence(
     """
     solved, lower = projection
     residual = problem.residual
-    z = torch.linalg.solve_triangular(lower, solved.double().T @ residual[:, None], upper=False)[:, 0]
+    z = torch.linalg.solve_triangular(lower, solved.inner(residual[:, None]), upper=False)[:, 0]
     misfit = float(residual @ noise.solve(residual[:, None])[:, 0])
     hyperprior: TvPredCp | str = weak_hyperprior(problem.config)
     if difference_variances is not None:
@@ -107,23 +109,23 @@ def feature_signals(problem: Problem, compression: Compression, before: Tensor |
         before: the same for the first rows of F, if it is known.
     """
     if isinstance(problem.prior, BlockPrior):
-        return row_statistics(compression.features, problem.jacobian)
+        return row_statistics(compression.features.columns, problem.jacobian)
     base = problem.covariance(torch.zeros(1, dtype=torch.float64))
     return signal_gram(compression.features, base, None if before is None else before[0])[None]
 
 
-def signal_gram(features: Tensor, covariance: WeightCovariance, known: Tensor | None = None) -> Tensor:
+def signal_gram(features: Rows, covariance: WeightCovariance, known: Tensor | None = None) -> Tensor:
     """``F Σ Fᵀ``, (rank, rank), float64.
 
     Args:
         known: the same for the first rows of F.
     """
-    size = len(features)
-    total = torch.zeros(size, size, dtype=torch.float64, device=features.device)
+    size, device = len(features), features.parts[0].device
+    total = torch.zeros(size, size, dtype=torch.float64, device=device)
     old = 0 if known is None else len(known)
     if known is not None:
         total[:old, :old] = known
-    for _, weighted in covariance.root_adjoint_parts(features):
+    for weighted in covariance.root_adjoint_parts(features.columns):
         part = weighted.double()
         total[old:, :old].addmm_(part[old:], part[:old].T)
         add_lower_gram(total[old:, old:], part[old:])
@@ -162,12 +164,12 @@ class Compressed(Conditional):
         """The same with independent variances of some pixels added, (pixels,), mostly zero."""
         index = extra.nonzero()[:, 0]
         noise = SpottedNoise(self.measurement_noise, index, extra[index] / self.noise)
-        solved = noise.correct(self.compression.basis, self.solved)
+        basis = self.compression.basis
         return Compressed(
             self.problem,
             self.compression,
             noise,
-            project(self.compression, noise, solved),
+            _projection(basis, noise.correct_basis(basis, self.solved)),
             self.covariance,
             extra if self.pixel_variance is None else self.pixel_variance + extra,
             self.noise,
@@ -189,7 +191,7 @@ class Compressed(Conditional):
 
     def measure(self, weights: Tensor) -> Tensor:
         """``Q F w``."""
-        return self.compression.basis @ (self.compression.features @ weights.T)
+        return self.compression.basis @ self.compression.features.inner(weights).T
 
     def _split(self, columns: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """``a = Qᵀ r``, ``r − Q a`` and ``(M + s² I)⁻¹ z`` with ``z = Lᵀ a + L⁻¹ Vᵀ (r − Q a)``.
@@ -197,10 +199,10 @@ class Compressed(Conditional):
         Signals are a thousand times the noise. They are in a, for which everything is known; what is solved
         for with N, to some relative accuracy, is of the size of the noise.
         """
-        basis = self.compression.basis.to(columns)
-        inside = basis.T @ columns
+        basis = self.compression.basis
+        inside = basis.inner(columns)
         rest = columns - basis @ inside
-        seen = (self.solved.to(columns).T @ rest).double()
+        seen = self.solved.inner(rest).double()
         inside = inside.double()
         z = self.lower.T @ inside + torch.linalg.solve_triangular(self.lower, seen, upper=False)
         return inside, rest, torch.cholesky_solve(z, self.factor)
@@ -214,16 +216,16 @@ class Compressed(Conditional):
 
         That is ``V L⁻ᵀ ((M + s² I)⁻¹ z − L⁻¹ Vᵀ (r − Q a)/s²)``, since ``Lᵀ a = z − L⁻¹ Vᵀ (r − Q a)``.
         """
-        seen = (self.solved.to(rest).T @ rest).double()
+        seen = self.solved.inner(rest).double()
         there = inner - torch.linalg.solve_triangular(self.lower, seen, upper=False) / self.noise
         back = torch.linalg.solve_triangular(self.lower.T, there, upper=True).to(rest)
-        return self.solved.to(rest) @ back + self.measurement_noise.solve(rest) / self.noise
+        return self.solved @ back + self.measurement_noise.solve(rest) / self.noise
 
     def update(self, columns: Tensor) -> tuple[Tensor, Tensor | None]:
         """See `Conditional.update`; no network."""
         inside, rest, inner = self._split(columns)
         projected = (self.lower @ inner).to(columns)  # Qᵀ K⁻¹ r
-        weights = self.covariance(projected.T @ self.compression.features)
+        weights = self.covariance(self.compression.features.combine(projected.T))
         if self.pixel_variance is None:
             return weights, None
         back = self.problem.back_project(self._solve(inside, rest, inner))
@@ -232,7 +234,7 @@ class Compressed(Conditional):
     @cached_property
     def _weighted_features(self) -> Tensor:
         """``F Σ^½``, (rank, P), float64."""
-        return self.covariance.root_adjoint(self.compression.features.double())
+        return self.covariance.root_adjoint(self.compression.features.whole().double())
 
     def pixel_covariance(self, index: Tensor) -> Tensor:
         """Posterior covariance of some pixels in closed form, (n, n), float64; a pass of Jᵀ for each.
@@ -254,7 +256,8 @@ class Compressed(Conditional):
         variance = self.pixel_variance[index].double()
         seen = self.problem.project(units)
         solved = self.measurement_noise.solve(seen)
-        x = torch.linalg.solve_triangular(self.lower, (self.solved.T @ seen).double() * variance, upper=False)
+        across_noise = self.solved.inner(seen).double() * variance
+        x = torch.linalg.solve_triangular(self.lower, across_noise, upper=False)
         own = (seen.double().T @ solved.double()) * variance[:, None] * variance
         white = torch.linalg.solve_triangular(self.factor, across + x, upper=False)
         return prior + torch.diag(variance) - (own - x.T @ x) / self.noise - white.T @ white

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ct_dip.errors import CtDipError
 from ct_dip.matrix_free.problem import Problem
+from ct_dip.matrix_free.rows import Columns, Rows
 from ct_dip.priors.covariance import WeightCovariance
 from ct_dip.progress import Progress
 
@@ -34,8 +35,8 @@ class Compression(NamedTuple):
         complete: whether ``discarded`` is as small as it was asked to be.
     """
 
-    basis: Tensor
-    features: Tensor
+    basis: Columns
+    features: Rows
     discarded: float
     discarded_error: float
     passes: int
@@ -44,14 +45,22 @@ class Compression(NamedTuple):
     @property
     def rank(self) -> int:
         """Columns of Q."""
-        return self.basis.shape[1]
+        return self.basis.rank
 
 
 def empty_compression(problem: Problem) -> Compression:
     """Of nothing: rank zero."""
     weights = problem.jacobian.weights
-    basis = weights.new_zeros(problem.measurements, 0)
-    return Compression(basis, weights.new_zeros(0, len(weights)), float("inf"), 0.0, 0, False)
+    by_images = problem.pixels < problem.measurements
+    basis = Rows([weights.new_zeros(0, problem.pixels if by_images else problem.measurements)])
+    return Compression(
+        Columns(basis, problem.whitened if by_images else None),
+        Rows([weights.new_zeros(0, len(weights))]),
+        float("inf"),
+        0.0,
+        0,
+        False,
+    )
 
 
 def extend(
@@ -75,46 +84,50 @@ def extend(
     """
     generator = torch.Generator().manual_seed(seed)
     weights = problem.jacobian.weights
-    basis, rows = before.basis, [before.features]
-    passes = before.passes
+    basis, features, passes = before.basis, before.features, before.passes
     with (progress or Progress()).stage("compression") as stage:
         while True:
             noise = torch.randn(_BATCH, len(weights), generator=generator, dtype=weights.dtype)
-            drawn = problem.measure(covariance.root(noise.to(weights.device)))
-            outside = _outside(_finite(drawn, "J"), basis)
+            images = _finite(problem.images(covariance.root(noise.to(weights.device))), "J")
+            drawn = images if basis.whitened is not None else problem.project(images).T
+            outside = basis.outside(drawn)
             passes += _BATCH
-            squares = outside.double().square().sum(dim=0)
+            squares = basis.measured(outside).double().square().sum(dim=0)
             left, error = float(squares.mean()), float(squares.std()) / _BATCH**0.5
-            stage.update(basis.shape[1], rank=basis.shape[1], outside=left / problem.measurements)
+            stage.update(basis.rank, rank=basis.rank, outside=left / problem.measurements)
             late = deadline is not None and time.monotonic() > deadline
             # One batch in any case: without a basis there is nothing that a search could go on with.
-            if basis.shape[1] >= max_rank or (basis.shape[1] and (left <= trace or late)):
+            if basis.rank >= max_rank or (basis.rank and (left <= trace or late)):
                 break
-            new = _directions(outside, drawn, least=0 if basis.shape[1] else 1)[
-                :, : max_rank - basis.shape[1]
-            ]
-            if not new.shape[1]:
+            rounding = torch.finfo(drawn.dtype).eps * float(basis.measured(drawn).norm(dim=0).max())
+            new = _orthonormal(basis, outside, _ROUNDING * rounding, least=0 if basis.rank else 1)
+            new = new[: max_rank - basis.rank]
+            if not len(new):
                 break
-            new = torch.linalg.qr(_outside(new, basis)).Q  # twice is enough
-            basis = torch.cat([basis, new], dim=1)
-            rows.append(_finite(problem.pull(new), "Jᵀ"))
-            passes += new.shape[1]
-    return Compression(basis, torch.cat(rows), left, error, passes, left <= trace)
+            new = _orthonormal(basis, basis.outside(new))  # twice is enough
+            features = features.extended(_finite(problem.pull(basis.measured(new)), "Jᵀ"))
+            basis = basis.extended(new)
+            passes += len(new)
+    return Compression(basis, features, left, error, passes, left <= trace)
 
 
 def to_state(compression: Compression) -> dict[str, Tensor]:
     """For `ct_dip.checkpoint`."""
+    numbers = compression._asdict() | {
+        "basis": compression.basis.rows.whole(),
+        "features": compression.features.whole(),
+    }
     return {
         name: torch.as_tensor(value, dtype=torch.float64 if isinstance(value, float) else None)
-        for name, value in compression._asdict().items()
+        for name, value in numbers.items()
     }
 
 
-def from_state(state: dict[str, Tensor]) -> Compression:
-    """What `to_state` kept."""
+def from_state(state: dict[str, Tensor], problem: Problem) -> Compression:
+    """What `to_state` kept of a problem."""
     return Compression(
-        state["basis"],
-        state["features"],
+        empty_compression(problem).basis._replace(rows=Rows([state["basis"]])),
+        Rows([state["features"]]),
         float(state["discarded"]),
         float(state["discarded_error"]),
         int(state["passes"]),
@@ -132,19 +145,19 @@ def _finite(values: Tensor, name: str) -> Tensor:
     return values
 
 
-def _directions(outside: Tensor, drawn: Tensor, least: int) -> Tensor:
-    """An orthonormal basis of what is more than the rounding of what was drawn.
+def _orthonormal(basis: Columns, rows: Tensor, threshold: float = 0.0, least: int = 0) -> Tensor:
+    """Orthonormal columns that span others, kept in the same way; ``C = Q R`` and, for images, ``U R⁻¹``.
 
     Args:
-        least: directions that are made in any case, even for a network that is blind everywhere.
+        threshold: of the diagonal of R; what is below is dropped as the rounding of what was there before.
+        least: columns that are made in any case, even for a network that is blind everywhere.
     """
-    q, r = torch.linalg.qr(outside.double())
-    rounding = torch.finfo(drawn.dtype).eps * float(torch.linalg.vector_norm(drawn, dim=0).max())
-    keep = r.diagonal().abs() > _ROUNDING * rounding
+    q, r = torch.linalg.qr(basis.measured(rows).double())
+    keep = r.diagonal().abs() > threshold
     keep[:least] = True
-    return q[:, keep].to(drawn.dtype)
-
-
-def _outside(columns: Tensor, basis: Tensor) -> Tensor:
-    """``(I − QQᵀ) v``."""
-    return columns - basis @ (basis.T @ columns)
+    if basis.whitened is None:
+        return q[:, keep].T.to(rows)
+    if not bool(keep.all()):
+        rows = rows[keep]
+        r = torch.linalg.qr(basis.measured(rows).double()).R
+    return torch.linalg.solve_triangular(r.T, rows.double(), upper=False).to(rows)

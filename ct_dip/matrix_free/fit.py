@@ -11,7 +11,7 @@ from torch import Tensor
 from ct_dip.checkpoint import stage_result
 from ct_dip.evidence.fit import EvidenceFit, fit_evidence
 from ct_dip.evidence.model import COMPLEMENT_REACH, EvidenceModel
-from ct_dip.matrix_free.compressed import Projection, extend_projection, feature_signals, projected_evidence
+from ct_dip.matrix_free.compressed import Projection, feature_signals, project, projected_evidence
 from ct_dip.matrix_free.compression import Compression, empty_compression, extend, from_state, to_state
 from ct_dip.matrix_free.noise import MeasurementNoise
 from ct_dip.matrix_free.problem import Problem, problem_digest
@@ -97,7 +97,7 @@ def fit_compressed(
             grow(empty_compression(problem), problem.prior.start, _LOOSE, 0, min(max_rank, _FIRST_RANK))
         ),
     )
-    compression = from_state(state)
+    compression = from_state(state, problem)
     found = _fit(problem, compression, variances, starts, seed, 0, None, progress)
     for number in range(1, _ROUNDS + 1):
         prior, _, noise = found.model.split(found.evidence.theta)
@@ -135,7 +135,7 @@ def _fit(
         known = before if before is not None and before.ratio == ratio else None
         noise = MeasurementNoise(problem.whitened, pixels) if known is None else known.noise
         with progress.stage("noise of the rest"):
-            projection = extend_projection(compression, noise, None if known is None else known.projection)
+            projection = project(compression, noise, None if known is None else known.projection)
             model = projected_evidence(problem, compression, noise, projection, signals, variances)
         evidence = fit_evidence(model, starts=starts, seed=seed, progress=progress)
         return CompressedFit(evidence, model, compression, noise, projection, signals, ratio, rounds)

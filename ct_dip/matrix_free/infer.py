@@ -14,7 +14,6 @@ from ct_dip.matrix_free.compressed import Compressed
 from ct_dip.matrix_free.conditional import Conditional
 from ct_dip.matrix_free.fit import fit_compressed
 from ct_dip.matrix_free.iterative import Iterative
-from ct_dip.matrix_free.noise import DENSE
 from ct_dip.matrix_free.problem import Problem, problem_digest
 from ct_dip.matrix_free.relevance import relevant_pixels
 from ct_dip.matrix_free.sampling import LEAST, SampledDeviations, draw_samples
@@ -89,9 +88,7 @@ def infer_compressed(
         check.converged and compression.complete and at_mean.measurement_noise.converged
     )
     closed = config.deviations == "closed" or (
-        config.deviations == "auto"
-        and problem.pixels <= CLOSED_PIXELS
-        and (pixels is None or problem.measurements <= DENSE)
+        config.deviations == "auto" and problem.pixels <= CLOSED_PIXELS and found.noise.dense
     )
     deviations, variance = _deviations(problem, spread, seed, closed, deadline, folder, certificate, progress)
     extra = {}

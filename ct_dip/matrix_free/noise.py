@@ -1,6 +1,8 @@
 """What is noise to the weights: ``N = I + B D Bᵀ``, the measurements' own and that of independent pixels.
 
-N has no large and no small eigenvalues, and its products need no network: solving with it is cheap.
+N has no large and no small eigenvalues, and its products need no network: solving with it is cheap. What is
+factorised or decomposed has the size of the measurements or of the pixels, whichever are fewer: with
+``P = I + D^½ Bᵀ B D^½``, ``|N| = |P|`` and ``N⁻¹ = I − B D^½ P⁻¹ D^½ Bᵀ``.
 """
 
 import math
@@ -9,11 +11,12 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from ct_dip.matrix_free.rows import Columns
 from ct_dip.operators.linear_map import LinearMap
 from ct_dip.solvers.conjugate_gradients import conjugate_gradients
 from ct_dip.solvers.lanczos import Estimate, spectral_density
 
-DENSE = 6000  # measurements up to which N is written down and factorised: 0.3 GB and a few seconds
+DENSE = 6000  # measurements or pixels up to which a matrix of them is factorised: 0.3 GB, a few seconds
 CHUNK = 16  # columns that are solved for together; with 256 the caches overflow and each takes twice as long
 _TOLERANCE = 1e-5  # of a solve, relative
 _PROBES, _STEPS = 64, 40  # of the log-determinant
@@ -33,42 +36,68 @@ class MeasurementNoise:
 
     def __init__(self, whitened: LinearMap, variance: Tensor | None) -> None:
         self.whitened, self.variance = whitened, variance
-        (self.size,) = whitened.range_shape
+        pixels = math.prod(whitened.domain_shape)
+        (measurements,) = whitened.range_shape
+        self.by_pixels, self.size = pixels < measurements, min(pixels, measurements)
         self.worst_residual, self.converged = 0.0, True
 
     @property
     def dense(self) -> bool:
-        """Whether N is factorised, so that solves are exact."""
+        """Whether a matrix is factorised, so that solves are exact."""
         return self.variance is None or self.size <= DENSE
 
     def __call__(self, v: Tensor) -> Tensor:
         """``N v``, (measurements, n) → the same."""
         return v if self.variance is None else v + self._pixels(v)
 
+    @property
+    def _diagonal(self) -> Tensor:
+        """Of D."""
+        assert self.variance is not None
+        return self.variance
+
+    def _project(self, images: Tensor) -> Tensor:
+        """``B x``, (n, pixels) → (measurements, n)."""
+        return self.whitened(images.reshape(-1, *self.whitened.domain_shape)).T
+
+    def _back_project(self, v: Tensor, factor: Tensor) -> Tensor:
+        """``F Bᵀ v``, (measurements, n) → (n, pixels), with a factor of every pixel."""
+        images = self.whitened.T(v.T.contiguous()).flatten(1)
+        return images * factor.to(images)
+
     def _pixels(self, v: Tensor) -> Tensor:
         """``B D Bᵀ v``."""
-        assert self.variance is not None
-        images = self.whitened.T(v.T.contiguous())
-        return self.whitened(images * self.variance.reshape(self.whitened.domain_shape).to(images)).T
+        return self._project(self._back_project(v, self._diagonal))
+
+    def _smaller(self, v: Tensor) -> Tensor:
+        """``B D Bᵀ v`` or ``D^½ Bᵀ B D^½ v``, (size, n) → the same."""
+        if not self.by_pixels:
+            return self._pixels(v)
+        root = self._diagonal.sqrt()
+        return self._back_project(self._project(v.T * root.to(v)), root).T
 
     @cached_property
     def _lower(self) -> Tensor:
-        """Cholesky factor of N, float64."""
-        assert self.variance is not None
-        matrix = torch.empty(self.size, self.size, dtype=torch.float64, device=self.variance.device)
+        """Cholesky factor of N or P, float64."""
+        device = self._diagonal.device
+        matrix = torch.eye(self.size, dtype=torch.float64, device=device)
         for first in range(0, self.size, CHUNK):
             count = min(CHUNK, self.size - first)
-            units = torch.zeros(self.size, count, device=self.variance.device)
+            units = torch.zeros(self.size, count, device=device)
             units[first + torch.arange(count), torch.arange(count)] = 1
-            matrix[:, first : first + count] = self(units)
+            matrix[:, first : first + count] += self._smaller(units)
         return torch.linalg.cholesky(0.5 * (matrix + matrix.T))
 
     def solve(self, v: Tensor) -> Tensor:
         """``N⁻¹ v``, (measurements, n) → the same."""
         if self.variance is None:
             return v
-        if self.dense:
+        if self.dense and not self.by_pixels:
             return torch.cholesky_solve(v.double(), self._lower).to(v.dtype)
+        if self.dense:  # in float64, since the difference may be small
+            root, wide = self._diagonal.sqrt(), v.double()
+            solved = torch.cholesky_solve(self._back_project(wide, root).T, self._lower)
+            return (wide - self._project(solved.T * root)).to(v.dtype)
         found = []
         for part in torch.split(v, CHUNK, dim=1):
             solution = conjugate_gradients(self, part, tolerance=_TOLERANCE, max_iterations=300)
@@ -76,6 +105,26 @@ class MeasurementNoise:
             self.converged &= bool(solution.converged.all())
             found.append(solution.x)
         return torch.cat(found, dim=1)
+
+    def solve_basis(self, basis: Columns, known: Columns | None = None) -> Columns:
+        """``V = N⁻¹ Q``.
+
+        Args:
+            known: the same of the first columns, which are not solved for again.
+        """
+        solved = known or basis._replace(rows=basis.rows.none())
+        for rows in basis.rows.chunks(CHUNK, first=solved.rank):
+            solved = solved.extended(self._kept(basis, rows, self.solve(basis.measured(rows))))
+        return solved
+
+    def _kept(self, basis: Columns, rows: Tensor, solved: Tensor) -> Tensor:
+        """What is to be kept of ``N⁻¹ q`` for some columns q of a basis: itself, or an image.
+
+        ``N⁻¹ B u = B (u − D Bᵀ N⁻¹ B u)``.
+        """
+        if basis.whitened is None:
+            return solved.T.contiguous()
+        return rows if self.variance is None else rows - self._back_project(solved, self.variance)
 
     @cached_property
     def log_det(self) -> Estimate:
@@ -85,9 +134,13 @@ class MeasurementNoise:
             return Estimate(zero, zero)
         if self.dense:
             return Estimate(2 * self._lower.diagonal().log().sum(), zero)
-        device = self.variance.device
         density = spectral_density(
-            self._pixels, self.size, steps=_STEPS, probes=_PROBES, dtype=torch.float32, device=device
+            self._smaller,
+            self.size,
+            steps=_STEPS,
+            probes=_PROBES,
+            dtype=torch.float32,
+            device=self.variance.device,
         )
         return density.log_det(1.0)
 
@@ -118,6 +171,14 @@ class SpottedNoise(MeasurementNoise):
         own = self.solved.to(columns)
         weights = torch.cholesky_solve((own.T @ columns).double(), self.inner)
         return solved - own @ weights.to(columns)
+
+    def correct_basis(self, basis: Columns, solved: Columns) -> Columns:
+        """The same for a basis and `MeasurementNoise.solve_basis` of it."""
+        found = basis._replace(rows=basis.rows.none())
+        for rows, known in zip(basis.rows.chunks(CHUNK), solved.rows.chunks(CHUNK), strict=True):
+            columns = self.correct(basis.measured(rows), basis.measured(known))
+            found = found.extended(self._kept(basis, rows, columns))
+        return found
 
     def solve(self, v: Tensor) -> Tensor:
         """See `MeasurementNoise.solve`."""

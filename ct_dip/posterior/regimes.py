@@ -9,7 +9,9 @@ from ct_dip.data.scan import Scan
 from ct_dip.dip.unet import UNet, UNetShape
 from ct_dip.matrix_free.infer import CLOSED_PIXELS
 from ct_dip.matrix_free.noise import CHUNK, DENSE
+from ct_dip.matrix_free.rows import PART
 from ct_dip.posterior.model import inference_bytes
+from ct_dip.solvers.lanczos import KRYLOV_BYTES
 from ct_dip.tangent.jacobian import jacobian_bytes
 
 _LEAST_RANK = 64  # that is of any use
@@ -86,7 +88,7 @@ def _plan_compressed(shape: UNetShape, scan: Scan, config: InferenceConfig, budg
     max_rank = min(most, max(_LEAST_RANK, fitting - 1))
     guess = min(max_rank, int(18 * measurements**0.5))  # as seen from 28² to 128²
     closed = config.deviations == "closed" or (
-        config.deviations == "auto" and pixels <= CLOSED_PIXELS and measurements <= DENSE
+        config.deviations == "auto" and pixels <= CLOSED_PIXELS and min(pixels, measurements) <= DENSE
     )
     passes = {
         "compression": 2 * guess,
@@ -111,13 +113,17 @@ def _plan_iterative(shape: UNetShape, scan: Scan, config: InferenceConfig) -> Re
 
 
 def _compressed_bytes(shape: UNetShape, scan: Scan, config: InferenceConfig, rank: int) -> int:
-    """Basis twice, features and a weighted copy, small matrices; the noise of the rest; samples; J itself."""
-    weights, measurements = _weights(shape), scan.sinogram.size
+    """Features; the basis, solved for and not; small matrices; the noise of the rest; samples; J itself."""
+    weights, measurements, pixels = _weights(shape), scan.sinogram.size, _pixels(scan)
+    kept = min(measurements, pixels)  # of every column of the basis
     terms = 60 if config.resolved().objective != "scale" and config.prior == "block" else 3
-    by_rank = rank * (4 * 3 * weights + 4 * 4 * measurements) + 12 * (terms + 6) * rank**2
-    noise = 3 * 8 * measurements**2 if measurements <= DENSE else 12 * 4 * CHUNK * measurements
-    samples = 3 * 4 * max(config.samples, 1) * _pixels(scan)
-    return by_rank + noise + samples + jacobian_bytes(shape, scan.geometry.domain_shape)
+    by_rank = rank * 4 * (weights + 2 * kept) + 12 * (terms + 6) * rank**2
+    # What is converted or copied at a time of the features, and of the basis.
+    parts = 16 * PART * (weights + kept)
+    noise = 3 * 8 * kept**2 if kept <= DENSE else 12 * 4 * CHUNK * measurements + 2 * KRYLOV_BYTES
+    samples = 3 * 4 * max(config.samples, 1) * pixels
+    jacobian = 3 * jacobian_bytes(shape, scan.geometry.domain_shape)  # and in float64, for the check
+    return by_rank + parts + noise + samples + jacobian
 
 
 def _weights(shape: UNetShape) -> int:

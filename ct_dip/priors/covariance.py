@@ -1,12 +1,14 @@
 """``Σ`` of the flat weights by its products, for problems in which no matrix of it is ever built."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
 
 from ct_dip.dip.unet import WeightBlock
 from ct_dip.priors.weights import BlockPrior
+
+_PART = 4096  # weights that are taken together
 
 
 class WeightCovariance:
@@ -30,15 +32,23 @@ class WeightCovariance:
     def root_adjoint(self, x: Tensor) -> Tensor:
         """``Lᵀ x``, (n, P) → (n, P)."""
         found = torch.empty_like(x)
-        for where, part in self.root_adjoint_parts(x):
-            found[:, where] = part
+        x = x if self.scales is None else x * self.scales.to(x)
+        for where, factor in self.factors:
+            found[:, where] = _filters(x[:, where], factor)
         return found
 
-    def root_adjoint_parts(self, x: Tensor) -> Iterator[tuple[slice, Tensor]]:
-        """The same block by block, for those who need not have it whole."""
+    def root_adjoint_parts(self, columns: Callable[[slice], Tensor]) -> Iterator[Tensor]:
+        """The same, (n, some weights) at a time, for an x of which one need not have two.
+
+        Args:
+            columns: some columns of x.
+        """
         for where, factor in self.factors:
-            part = x[:, where] if self.scales is None else x[:, where] * self.scales[where].to(x)
-            yield where, _filters(part, factor)
+            step = _PART // len(factor) * len(factor)  # whole filters
+            for first in range(where.start, where.stop, step):
+                part = slice(first, min(first + step, where.stop))
+                x = columns(part)
+                yield _filters(x if self.scales is None else x * self.scales[part].to(x), factor)
 
     def __call__(self, x: Tensor) -> Tensor:
         """``Σ x``, (n, P) → (n, P)."""

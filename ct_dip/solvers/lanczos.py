@@ -17,6 +17,7 @@ from ct_dip.solvers.nystrom import Nystrom
 from ct_dip.solvers.products import Operator, product
 
 Probes = Literal["rademacher", "gaussian"]
+KRYLOV_BYTES = 64 * 2**20  # of the vectors that Lanczos keeps, unless a single probe has more
 
 
 class Estimate(NamedTuple):
@@ -87,7 +88,7 @@ def spectral_density(
     dtype: torch.dtype = torch.float64,
     device: torch.device | None = None,
 ) -> SpectralDensity:
-    """Nodes and weights of a symmetric psd C, by ``steps · probes`` products; n times as many numbers.
+    """Nodes and weights of a symmetric psd C, by ``steps · probes`` products.
 
     Args:
         operator: C.
@@ -104,7 +105,10 @@ def spectral_density(
     if probes < 2 or steps < 1:
         raise InputError(f"an error over probes needs at least 2, and 1 step; got {probes} and {steps}")
     start = _probes(size, probes, kind, seed).to(device=device, dtype=dtype)
-    diagonal, beside = lanczos(operator, start, min(steps, size))
+    steps = min(steps, size)
+    together = max(1, KRYLOV_BYTES // (steps * size * start.element_size()))
+    found = [lanczos(operator, part, steps) for part in torch.split(start, together, dim=1)]
+    diagonal, beside = (torch.cat(parts) for parts in zip(*found, strict=True))
     nodes, weights = _rule(diagonal, beside)
     # Extreme eigenvalues are found up to the rounding of a product, relative to the largest.
     rounding = 10 * torch.finfo(dtype).eps * float(nodes.abs().max())

@@ -5,7 +5,7 @@ For a block b whose filters have tap covariance ``σ² exp(−‖p − q‖/ℓ)
 computed once; from then on no hyperparameter needs the network.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -93,14 +93,18 @@ def feature_statistics(jacobian: Jacobian, *, progress: Progress | None = None) 
     return FeatureStatistics(mirror_(grams), term_slices(jacobian.blocks))
 
 
-def row_statistics(rows: Tensor, jacobian: Jacobian) -> Tensor:
+def row_statistics(columns: Callable[[slice], Tensor], jacobian: Jacobian) -> Tensor:
     """``R_b C_d R_bᵀ`` of every block and distance for a few rows R, (n, P), as ``Qᵀ B J``; (terms, n, n).
 
     In float64: these are projections of strong signals, next to a noise of 1.
+
+    Args:
+        columns: some columns of R.
     """
     blocks = jacobian.blocks
-    grams = torch.zeros(count_terms(blocks), len(rows), len(rows), dtype=torch.float64, device=rows.device)
-    parts = ((block, rows[:, jacobian.slices[block.name]].double()) for block in blocks)
+    like = columns(slice(0, 1)).double()
+    grams = like.new_zeros(count_terms(blocks), len(like), len(like))
+    parts = ((block, columns(jacobian.slices[block.name]).double()) for block in blocks)
     add_statistics(grams, parts, blocks)
     return mirror_(grams)
 

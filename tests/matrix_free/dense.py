@@ -17,6 +17,7 @@ from ct_dip.tangent.jacobian import Jacobian
 from ct_dip.tangent.statistics import feature_statistics
 from tests import tiny
 
+FEW, MANY = 4, 9  # views: 28 and 63 measurements of 30 pixels
 COMPLEMENTS = ("none", "white", "slope", "floor")
 PRIORS = (("block", "optimum"), ("block", "scale"), ("isotropic", "optimum"), ("g", "optimum"))
 
@@ -25,8 +26,8 @@ def configured(complement="slope", prior="block", objective="optimum", **others)
     return InferenceConfig(complement=complement, prior=prior, objective=objective, **others).resolved()
 
 
-def problem_of(config, *, shape=tiny.PLAIN, photons=False, double=True):
-    fit, data = tiny.dip_fit(shape), tiny.scan(photons=photons)
+def problem_of(config, *, shape=tiny.PLAIN, photons=False, double=True, views=FEW):
+    fit, data = tiny.dip_fit(shape), tiny.scan(photons=photons, views=views)
     network, z = fit.network(), fit.network_input
     if double:
         network, z = network.double(), z.double()
@@ -36,6 +37,11 @@ def problem_of(config, *, shape=tiny.PLAIN, photons=False, double=True):
 def measured_jacobian(problem):
     """B J, (measurements, P)."""
     return problem.whitened.dense() @ problem.jacobian.dense()
+
+
+def columns_of(columns):
+    """Written down, (measurements, rank), float64."""
+    return columns @ torch.eye(columns.rank, dtype=torch.float64)
 
 
 def exact_model(problem):
@@ -67,7 +73,7 @@ def measured_covariance(model, prior, theta):
     return b @ prior @ b.T + noise * torch.eye(len(b), dtype=torch.float64)
 
 
-def compressed(problem, model, theta, *, rank=28):
+def compressed(problem, model, theta, *, rank=30):
     """(`Compressed`, its `EvidenceModel`, θ of that) at the θ of an exact model."""
     prior, _, log_noise = model.evidence.split(theta)
     noise = float(log_noise.exp())

@@ -7,6 +7,8 @@ from ct_dip.posterior.exact import condition, prior_covariance
 from tests import tiny
 from tests.matrix_free.dense import (
     COMPLEMENTS,
+    FEW,
+    MANY,
     PRIORS,
     compressed,
     configured,
@@ -24,11 +26,20 @@ CASES = [
 ]
 
 
-def full(complement="slope", prior="block", objective="optimum", *, seed=0, **others):
-    problem = problem_of(configured(complement, prior, objective), **others)
-    model = exact_model(problem)
-    theta = random_theta(model, seed)
-    return problem, model, theta, *compressed(problem, model, theta)
+@pytest.fixture(params=[FEW, MANY], ids=["columns", "images"])
+def full(request):
+    """Of a configuration: problem, exact model, θ, and the same compressed.
+
+    With more measurements than pixels, a basis is kept as images.
+    """
+
+    def make(complement="slope", prior="block", objective="optimum", *, seed=0, **others):
+        problem = problem_of(configured(complement, prior, objective), views=request.param, **others)
+        model = exact_model(problem)
+        theta = random_theta(model, seed)
+        return problem, model, theta, *compressed(problem, model, theta)
+
+    return make
 
 
 def close(found, expected, tolerance=1e-6):
@@ -45,7 +56,7 @@ def without_floor(model, moments, theta):
 
 
 @pytest.mark.parametrize(("complement", "prior", "objective"), CASES)
-def test_posterior_is_that_of_exact_inference(complement, prior, objective):
+def test_posterior_is_that_of_exact_inference(full, complement, prior, objective):
     problem, model, theta, posterior, _, _ = full(complement, prior, objective)
     expected = condition(model, theta)
     close(posterior.mean(), expected.mean)
@@ -56,7 +67,7 @@ def test_posterior_is_that_of_exact_inference(complement, prior, objective):
 
 
 @pytest.mark.parametrize("photons", [False, True], ids=["white", "photons"])
-def test_posterior_of_a_normalised_network(photons):
+def test_posterior_of_a_normalised_network(full, photons):
     problem, model, theta, posterior, _, _ = full(shape=tiny.NORMALISED, photons=photons)
     expected = condition(model, theta)
     close(posterior.mean(), expected.mean)
@@ -64,10 +75,10 @@ def test_posterior_of_a_normalised_network(photons):
 
 
 @pytest.mark.parametrize("complement", ["none", "white", "slope"])
-def test_solves_and_updates_are_those_of_the_matrix(complement):
+def test_solves_and_updates_are_those_of_the_matrix(full, complement):
     problem, model, theta, posterior, _, _ = full(complement)
     whole = measured_covariance(model, prior_covariance(model, theta), theta)
-    r = torch.randn(28, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    r = torch.randn(problem.measurements, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     alpha = torch.linalg.solve(whole, r)
     close(posterior.solve(r), alpha)
     weights, pixels = posterior.update(r)
@@ -81,7 +92,7 @@ def test_solves_and_updates_are_those_of_the_matrix(complement):
 
 
 @pytest.mark.parametrize(("complement", "prior", "objective"), CASES)
-def test_evidence_is_that_of_exact_inference(complement, prior, objective):
+def test_evidence_is_that_of_exact_inference(full, complement, prior, objective):
     _, model, theta, _, evidence, inner = full(complement, prior, objective)
     expected = float(model.evidence.log_evidence(theta))
     assert float(evidence.log_evidence(inner)) == pytest.approx(expected, abs=1e-5)
@@ -90,7 +101,7 @@ def test_evidence_is_that_of_exact_inference(complement, prior, objective):
     )
 
 
-def test_gradient_of_the_evidence_at_a_fixed_ratio():
+def test_gradient_of_the_evidence_at_a_fixed_ratio(full):
     """The slope complement follows the noise, so that its evidence is the same function of the same θ."""
     _, model, theta, _, evidence, inner = full("slope")
     slopes = []
@@ -112,7 +123,7 @@ def test_noise_can_be_fixed():
 
 
 @pytest.mark.parametrize("complement", ["none", "slope"])
-def test_tempered(complement):
+def test_tempered(full, complement):
     problem, model, theta, posterior, _, _ = full(complement)
     expected = condition(model, theta, 0.2)
     found = posterior.tempered(0.2)
@@ -122,21 +133,21 @@ def test_tempered(complement):
 
 @pytest.mark.parametrize("temper", [1.0, 0.2])
 @pytest.mark.parametrize("complement", ["none", "slope"])
-def test_freed_pixels(complement, temper):
+def test_freed_pixels(full, complement, temper):
     problem, model, theta, posterior, _, _ = full(complement)
     extra = torch.zeros(problem.pixels, dtype=torch.float64)
     extra[torch.tensor([7, 8, 12])] = torch.tensor([0.3, 0.1, 0.02], dtype=torch.float64)
     expected = condition(model._replace(relevance=extra), theta, temper)
     found = posterior.with_pixel_variance(extra).tempered(temper)
-    close(found.mean(), expected.mean)
-    close(found.pixel_covariance(torch.arange(problem.pixels)), expected.covariance)
+    close(found.mean(), expected.mean, 3e-6)
+    close(found.pixel_covariance(torch.arange(problem.pixels)), expected.covariance, 3e-6)
     before = condition(model, theta, temper)
     assert (before.mean - expected.mean).abs().max() > 1e-3  # it makes a difference
 
 
 @pytest.mark.parametrize("spots", [False, True], ids=["plain", "spots"])
 @pytest.mark.parametrize("complement", ["none", "slope"])
-def test_samples_have_the_covariance_of_the_closed_form(complement, spots):
+def test_samples_have_the_covariance_of_the_closed_form(full, complement, spots):
     """Whitened by it, n samples are standard normal: their squares sum to a χ² of n · rank."""
     problem, _, _, posterior, _, _ = full(complement)
     if spots:
@@ -162,11 +173,12 @@ def test_samples_have_the_covariance_of_the_closed_form(complement, spots):
     assert float(nothing.square().sum()) <= 1e-6 * float(samples.square().sum())
 
 
-def test_sinograms_are_as_the_model_expects_them():
-    _, model, theta, posterior, _, _ = full()
+def test_sinograms_are_as_the_model_expects_them(full):
+    problem, model, theta, posterior, _, _ = full()
+    size = problem.measurements
     whole = measured_covariance(model, prior_covariance(model, theta), theta)
     count = 4000
     drawn = posterior.sinograms(count, torch.Generator().manual_seed(0))
     white = torch.linalg.solve_triangular(torch.linalg.cholesky(whole), drawn, upper=False)
-    assert abs(float(white.square().sum()) - 28 * count) < 4 * (2 * 28 * count) ** 0.5
-    assert float((white @ white.T / count - torch.eye(28)).abs().max()) < 5 * (2 / count) ** 0.5
+    assert abs(float(white.square().sum()) - size * count) < 4 * (2 * size * count) ** 0.5
+    assert float((white @ white.T / count - torch.eye(size)).abs().max()) < 5 * (2 / count) ** 0.5

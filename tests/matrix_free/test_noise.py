@@ -5,12 +5,13 @@ import torch
 
 from ct_dip.matrix_free import noise as module
 from ct_dip.matrix_free.noise import MeasurementNoise, SpottedNoise
-from tests.matrix_free.dense import configured, problem_of
+from tests.matrix_free.dense import FEW, MANY, configured, problem_of
 
 
-@pytest.fixture(scope="module")
-def problem():
-    return problem_of(configured("slope"))
+@pytest.fixture(scope="module", params=[FEW, MANY], ids=["measurements", "pixels"])
+def problem(request):
+    """What is factorised has the size of whichever are fewer."""
+    return problem_of(configured("slope"), views=request.param)
 
 
 def matrix(problem, variance):
@@ -34,6 +35,8 @@ def test_it_is_its_matrix(problem, dense, monkeypatch):
         columns(problem),
     )
     assert noise.dense is dense
+    if dense:
+        assert len(noise._lower) == min(problem.pixels, problem.measurements)
     torch.testing.assert_close(noise(v), expected @ v)
     tolerance = 1e-6 if dense else 3e-5  # N in float32 products; conjugate gradients to 1e-5
     torch.testing.assert_close(noise.solve(v), torch.linalg.solve(expected, v), rtol=0, atol=tolerance)

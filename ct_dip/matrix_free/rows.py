@@ -1,0 +1,119 @@
+"""Tall matrices that grow while they are made and are met only in products: features, and a sinogram's basis.
+
+They may be the largest things in memory, so they are never copied as a whole: not to be extended, and not to
+be multiplied in another precision.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ct_dip.operators.linear_map import LinearMap
+
+PART = 256  # rows that are kept, and converted, together
+
+
+class Rows:
+    """Vectors of one length, (n, length), in parts.
+
+    Args:
+        parts: (rows, length) each, at least one.
+    """
+
+    def __init__(self, parts: Sequence[Tensor]) -> None:
+        self.parts = tuple(parts)
+
+    def __len__(self) -> int:
+        return sum(len(part) for part in self.parts)
+
+    def extended(self, new: Tensor) -> "Rows":
+        """With further rows at the end."""
+        *before, last = self.parts
+        if len(last) + len(new) <= PART:
+            return Rows([*before, torch.cat([last, new])])
+        return Rows([*self.parts, new])
+
+    def none(self) -> "Rows":
+        """No rows of the same kind."""
+        return Rows([self.parts[0][:0]])
+
+    def columns(self, where: slice) -> Tensor:
+        """Some columns of all rows."""
+        return torch.cat([part[:, where] for part in self.parts])
+
+    def whole(self) -> Tensor:
+        """All of them as one tensor."""
+        return torch.cat(self.parts)
+
+    def chunks(self, size: int, first: int = 0) -> Iterator[Tensor]:
+        """A few rows at a time, from ``first`` on."""
+        count = len(self)
+        for start in range(first, count, size):
+            yield self._range(start, min(start + size, count))
+
+    def _range(self, first: int, stop: int) -> Tensor:
+        found = []
+        for part in self.parts:
+            found.append(part[max(0, first) : max(0, stop)])
+            first, stop = first - len(part), stop - len(part)
+        found = [part for part in found if len(part)]
+        return found[0] if len(found) == 1 else torch.cat(found)
+
+    def combine(self, coefficients: Tensor) -> Tensor:
+        """``c R``, (k, n) → (k, length), in the precision of c."""
+        total = coefficients.new_zeros(len(coefficients), self.parts[0].shape[1])
+        sizes = [len(part) for part in self.parts]
+        for part, own in zip(self.parts, torch.split(coefficients, sizes, dim=1), strict=True):
+            total.addmm_(own, part.to(total))
+        return total
+
+    def inner(self, vectors: Tensor) -> Tensor:
+        """``v Rᵀ``, (k, length) → (k, n), in the precision of v."""
+        return torch.cat([vectors @ part.to(vectors).T for part in self.parts], dim=1)
+
+
+class Columns(NamedTuple):
+    """Some sinograms as columns ``C``, (measurements, n), by their products.
+
+    Where there are fewer pixels than measurements, images U are kept in their place, with ``C = B U``: all
+    that a network can explain, and all that is solved for with it, is in the range of B.
+
+    Args:
+        rows: Cᵀ or Uᵀ.
+        whitened: B if images are kept, otherwise ``None``.
+    """
+
+    rows: Rows
+    whitened: LinearMap | None = None
+
+    @property
+    def rank(self) -> int:
+        """How many columns."""
+        return len(self.rows)
+
+    def measured(self, rows: Tensor) -> Tensor:
+        """Columns (measurements, n) of what is kept of them, (n, …)."""
+        if self.whitened is None:
+            return rows.T
+        return self.whitened(rows.reshape(-1, *self.whitened.domain_shape)).T
+
+    def __matmul__(self, coefficients: Tensor) -> Tensor:
+        """``C c``, (rank, k) → (measurements, k)."""
+        return self.measured(self.rows.combine(coefficients.T))
+
+    def inner(self, columns: Tensor) -> Tensor:
+        """``Cᵀ v``, (measurements, k) → (rank, k)."""
+        vectors = columns.T
+        if self.whitened is not None:
+            vectors = self.whitened.T(vectors.contiguous()).flatten(1)
+        return self.rows.inner(vectors).T
+
+    def outside(self, rows: Tensor) -> Tensor:
+        """``(I − C Cᵀ) v`` for columns v of which the same is kept as of these, if these are orthonormal."""
+        return rows - self.rows.combine(self.inner(self.measured(rows)).T)
+
+    def extended(self, rows: Tensor) -> "Columns":
+        """With further columns, of which the same is kept."""
+        return self._replace(rows=self.rows.extended(rows))
