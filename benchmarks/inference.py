@@ -44,22 +44,25 @@ def peak_memory() -> float:
 
 
 class Meter(Progress):
-    """Seconds and network passes of every stage.
+    """Seconds, network passes and memory of every stage.
 
     Attributes:
         total: passes so far, products with J or Jᵀ of one vector each; ``passes`` those of every stage.
+        peaks: of the process, MiB, up to the end of every stage.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.total = 0
         self.passes: dict[str, int] = {}
+        self.peaks: dict[str, float] = {}
 
     @contextlib.contextmanager
     def _show(self, name: str, total: int | None) -> Iterator[Stage]:
         before = self.total
         yield Stage()
         self.passes[name] = self.passes.get(name, 0) + self.total - before
+        self.peaks[name] = peak_memory()
 
     @contextlib.contextmanager
     def counting(self) -> Iterator[None]:

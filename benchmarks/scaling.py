@@ -74,7 +74,8 @@ def job(side: int, views: int, config: RunConfig) -> dict[str, Any]:
         size / 2**20 for size in (jacobian.bytes, 4 * rank * weights, 4 * rank * scan.sinogram.size)
     )
     stages = {
-        name: {"seconds": value, "passes": meter.passes.get(name, 0)} for name, value in meter.seconds.items()
+        name: {"seconds": value, "passes": meter.passes[name], "peak_MiB_so_far": meter.peaks[name]}
+        for name, value in meter.seconds.items()
     }
     return {
         "side": side,

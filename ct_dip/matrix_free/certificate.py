@@ -13,7 +13,11 @@ import torch
 from ct_dip.matrix_free.compressed import Compressed
 from ct_dip.matrix_free.iterative import Iterative
 from ct_dip.matrix_free.problem import Problem
+from ct_dip.progress import Stage
 
+# Of a mean that is off by a quarter of a deviation, 95 % intervals cover 94.3 %; those of deviations that are
+# off by a tenth, 92 to 97 %.
+MEAN_LIMIT, SAMPLE_LIMIT = 0.25, 0.1
 _SAMPLES = 4
 _TOLERANCE = 1e-5  # relative to residuals that are mostly signal, a thousand times the noise
 _MAX_ITERATIONS = 50
@@ -38,24 +42,32 @@ class CompressionCheck(NamedTuple):
     converged: bool
     passes: int
 
+    @property
+    def accurate(self) -> bool:
+        """Whether intervals cover what they would without the compression, nearly."""
+        return self.mean_error <= MEAN_LIMIT and self.sample_error <= SAMPLE_LIMIT
 
-def check_compression(at_mean: Compressed, of_samples: Compressed, seed: int = 0) -> CompressionCheck:
+
+def check_compression(
+    at_mean: Compressed, of_samples: Compressed, seed: int = 0, stage: Stage | None = None
+) -> CompressionCheck:
     """Compare with the whole model.
 
     Args:
         at_mean: the posterior of the image.
         of_samples: that of the error bars, which may belong to a tempered prior.
+        stage: told how far the solves are.
     """
     problem = at_mean.problem.in_float64()
     residual = problem.residual[:, None]
-    whole = _whole(at_mean, problem)
+    whole = _whole(at_mean, problem, stage)
     compressed = at_mean.solve(residual)
     exact = whole.solve(residual, compressed)
     quadratic = float((problem.residual @ (exact - compressed)[:, 0].double()) / 2)
     outside = at_mean.compression.discarded / at_mean.noise / 2
     change = problem.prior_mean + whole.image(*whole.explain(exact))[0].double() - at_mean.mean()
 
-    samples = _whole(of_samples, problem)
+    samples = _whole(of_samples, problem, stage)
     own = of_samples.deviations(_SAMPLES, torch.Generator().manual_seed(seed)).double()
     better = samples.deviations(_SAMPLES, torch.Generator().manual_seed(seed)).double()
     spread = better.square().mean().sqrt()
@@ -69,7 +81,8 @@ def check_compression(at_mean: Compressed, of_samples: Compressed, seed: int = 0
     )
 
 
-def _whole(compressed: Compressed, problem: Problem) -> Iterative:
+def _whole(compressed: Compressed, problem: Problem, stage: Stage | None) -> Iterative:
+    told = stage or Stage()
     return Iterative(
         problem,
         compressed.covariance,
@@ -78,4 +91,5 @@ def _whole(compressed: Compressed, problem: Problem) -> Iterative:
         preconditioner=compressed.solve,
         tolerance=_TOLERANCE,
         max_iterations=_MAX_ITERATIONS,
+        report=lambda step, residual: told.update(step, residual=residual),
     )

@@ -27,6 +27,7 @@ from ct_dip.priors.choose import tv_predcp, weak_hyperprior
 from ct_dip.priors.covariance import WeightCovariance
 from ct_dip.priors.predcp import TvPredCp
 from ct_dip.priors.weights import BlockPrior
+from ct_dip.progress import Stage
 from ct_dip.tangent.grams import add_lower_gram, mirror_
 from ct_dip.tangent.statistics import row_statistics
 
@@ -39,14 +40,18 @@ class Projection(NamedTuple):
 
 
 def project(
-    compression: Compression, noise: MeasurementNoise, before: Projection | None = None
+    compression: Compression,
+    noise: MeasurementNoise,
+    before: Projection | None = None,
+    stage: Stage | None = None,
 ) -> Projection:
     """V and L.
 
     Args:
         before: the same of the first columns of the basis, which need not be solved for again.
+        stage: told how many columns are done.
     """
-    solved = noise.solve_basis(compression.basis, None if before is None else before.solved)
+    solved = noise.solve_basis(compression.basis, None if before is None else before.solved, stage)
     return _projection(compression.basis, solved)
 
 

@@ -134,8 +134,8 @@ def _fit(
         pixels = ratio * complement.variance if complement is not None and in_model else None
         known = before if before is not None and before.ratio == ratio else None
         noise = MeasurementNoise(problem.whitened, pixels) if known is None else known.noise
-        with progress.stage("noise of the rest"):
-            projection = project(compression, noise, None if known is None else known.projection)
+        with progress.stage("noise of the rest", compression.rank) as stage:
+            projection = project(compression, noise, None if known is None else known.projection, stage)
             model = projected_evidence(problem, compression, noise, projection, signals, variances)
         evidence = fit_evidence(model, starts=starts, seed=seed, progress=progress)
         return CompressedFit(evidence, model, compression, noise, projection, signals, ratio, rounds)

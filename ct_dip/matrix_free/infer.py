@@ -70,8 +70,8 @@ def infer_compressed(
         if config.temper != 1:
             spread = at_mean.tempered(config.temper)
         mean = at_mean.mean()
-    with progress.stage("check of the compression"):
-        check = check_compression(at_mean, spread, seed)
+    with progress.stage("check of the compression") as stage:
+        check = check_compression(at_mean, spread, seed, stage)
     compression = found.compression
     certificate: dict[str, Any] = {
         "rank": compression.rank,
@@ -80,12 +80,13 @@ def infer_compressed(
         "discarded_trace_allowed": config.compression,
         "extensions": found.rounds,
         **check._asdict(),
+        "accurate": check.accurate,
         "noise_log_det_error": float(found.noise.log_det.standard_error),
         "noise_solve_residual": at_mean.measurement_noise.worst_residual,
     }
     certificate["passes"] += compression.passes
     certificate["converged"] = (
-        check.converged and compression.complete and at_mean.measurement_noise.converged
+        check.converged and check.accurate and compression.complete and at_mean.measurement_noise.converged
     )
     closed = config.deviations == "closed" or (
         config.deviations == "auto" and problem.pixels <= CLOSED_PIXELS and found.noise.dense

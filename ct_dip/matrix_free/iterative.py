@@ -1,5 +1,7 @@
 """The iterative regime: ``K = B (J Σ Jᵀ + D) Bᵀ + s² I`` by its products alone, and conjugate gradients."""
 
+from collections.abc import Callable
+
 from torch import Tensor
 
 from ct_dip.matrix_free.conditional import Conditional
@@ -27,6 +29,7 @@ class Iterative(Conditional):
     Args:
         preconditioner: about ``K⁻¹`` up to a factor.
         tolerance: true relative residual of every column of a solve.
+        report: of the steps of a solve; see `conjugate_gradients`.
 
     Attributes:
         worst_residual: the largest true relative residual so far.
@@ -44,9 +47,11 @@ class Iterative(Conditional):
         preconditioner: Operator | None = None,
         tolerance: float = 1e-3,
         max_iterations: int = 200,
+        report: Callable[[int, float], None] | None = None,
     ) -> None:
         super().__init__(problem, covariance, pixel_variance, noise)
         self.preconditioner, self.tolerance, self.max_iterations = preconditioner, tolerance, max_iterations
+        self.report = report
         self.worst_residual, self.unconverged, self.products = 0.0, 0, 0
 
     def operator(self, columns: Tensor) -> Tensor:
@@ -63,6 +68,7 @@ class Iterative(Conditional):
             preconditioner=self.preconditioner,
             tolerance=self.tolerance,
             max_iterations=self.max_iterations,
+            report=self.report,
         )
 
     def measure(self, weights: Tensor) -> Tensor:
@@ -78,6 +84,7 @@ class Iterative(Conditional):
             x0=start,
             tolerance=self.tolerance,
             max_iterations=self.max_iterations,
+            report=self.report,
         )
         self.worst_residual = max(self.worst_residual, float(solution.residuals.max()))
         self.unconverged += int((~solution.converged).sum())

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ct_dip.matrix_free.rows import Columns
 from ct_dip.operators.linear_map import LinearMap
+from ct_dip.progress import Stage
 from ct_dip.solvers.conjugate_gradients import conjugate_gradients
 from ct_dip.solvers.lanczos import Estimate, spectral_density
 
@@ -106,15 +107,20 @@ class MeasurementNoise:
             found.append(solution.x)
         return torch.cat(found, dim=1)
 
-    def solve_basis(self, basis: Columns, known: Columns | None = None) -> Columns:
+    def solve_basis(
+        self, basis: Columns, known: Columns | None = None, stage: Stage | None = None
+    ) -> Columns:
         """``V = N⁻¹ Q``.
 
         Args:
             known: the same of the first columns, which are not solved for again.
+            stage: told how many columns are done.
         """
+        stage = stage or Stage()
         solved = known or basis._replace(rows=basis.rows.none())
         for rows in basis.rows.chunks(CHUNK, first=solved.rank):
             solved = solved.extended(self._kept(basis, rows, self.solve(basis.measured(rows))))
+            stage.update(solved.rank)
         return solved
 
     def _kept(self, basis: Columns, rows: Tensor, solved: Tensor) -> Tensor:

@@ -65,7 +65,7 @@ def fit_posterior(
         what=f"{plan.regime} inference",
         advice="use a smaller image or fewer views",
     )
-    allowed = config.compression or default_compression(scan.sinogram.size)
+    allowed = config.compression or default_compression(scan.sinogram.size, fit.image.size)
     config = config.model_copy(update={"regime": plan.regime, "compression": allowed})
     deadline = None if budget_minutes is None else time.monotonic() + 60 * budget_minutes
     if transform is None:

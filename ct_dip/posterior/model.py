@@ -102,7 +102,7 @@ def linear_model(
 
 def _many_measurements(pixels: int, measurements: int) -> bool:
     """Whether matrices of the pixels are so much smaller that a rotation to them is worth it."""
-    return measurements > 1.5 * pixels
+    return measurements > 1.2 * pixels
 
 
 def inference_bytes(shape: UNetShape, scan: Scan, config: InferenceConfig) -> dict[str, int]:

@@ -51,13 +51,13 @@ def plan_regime(shape: UNetShape, scan: Scan, config: InferenceConfig, budget: i
     return plan
 
 
-def default_compression(measurements: int) -> float:
+def default_compression(measurements: int, pixels: int) -> float:
     """What may be left out of a compression, in units of the noise's trace.
 
     Small problems are within half a nat of the exact evidence. In large ones every digit costs hundreds of
     directions, and moves error bars by a per cent.
     """
-    return min(3e-3, max(3e-4, 1e-7 * measurements))
+    return min(3e-3, max(3e-4, 1e-7 * min(measurements, pixels)))
 
 
 def _pick_regime(shape: UNetShape, scan: Scan, config: InferenceConfig, budget: int) -> RegimePlan:
