@@ -154,16 +154,20 @@ def _features(
     if config.prior == "g":
         gram, scales = scaled_gram(jacobian, transform, inverse.float(), progress=progress)
         return {"grams": gram[None], "scales": scales}
+    if config.prior == "isotropic":
+        return {"grams": prior_gram(jacobian, _independent_taps, progress=progress)[None]}
+    prior = block_prior(jacobian)  # before the work: it refuses weights that it cannot start from
     if not one_variance(config):
         return {"grams": feature_statistics(jacobian, progress=progress).grams}
-    prior = block_prior(jacobian)
 
     def taps(block: WeightBlock) -> Tensor:
-        if config.prior == "isotropic":
-            return torch.eye(block.kernel**2, dtype=torch.float64)
         return prior.tap_covariance(prior.start, prior.blocks.index(block))
 
     return {"grams": prior_gram(jacobian, taps, progress=progress)[None]}
+
+
+def _independent_taps(block: WeightBlock) -> Tensor:
+    return torch.eye(block.kernel**2, dtype=torch.float64)
 
 
 def _measured(grams: Tensor, whitened: Tensor, complement: Complement | None) -> CovarianceSum:
