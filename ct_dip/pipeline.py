@@ -85,7 +85,8 @@ def reconstruct(
         config: what to compute; see `ct_dip.config.load_config`.
         progress: told about every stage.
         memory_budget: bytes or text such as ``"4G"``; see `ct_dip.memory.memory_budget`.
-        budget_minutes: that inference may take after the network's fit; see `ct_dip.fit_posterior`.
+        budget_minutes: for compressed or iterative inference, after the network's fit; see
+            `ct_dip.fit_posterior`.
         run_folder: where a long method keeps its checkpoints, and goes on from them.
         reference: image to compare with, of a scan without a ground truth, in 1/mm, (rows, columns).
         reference_std: noise of the reference's pixels, 1/mm; see `ct_dip.data.comparison`.
