@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from ct_dip.dip.ensemble import DipFit
     from ct_dip.dip.fit import fit_dip, fit_many
     from ct_dip.geometry import FanBeam, ParallelBeam, Volume
+    from ct_dip.make_result import posterior_result
     from ct_dip.operators import ray_transform
-    from ct_dip.pipeline import posterior_result, reconstruct
+    from ct_dip.pipeline import reconstruct
     from ct_dip.posterior.fit import fit_posterior
     from ct_dip.posterior.posterior import Posterior
     from ct_dip.scanners import scanner, view_angles
@@ -39,7 +40,7 @@ _HOME = {
     "fit_many": "dip.fit",
     "fit_posterior": "posterior.fit",
     "load_config": "config",
-    "posterior_result": "pipeline",
+    "posterior_result": "make_result",
     "ray_transform": "operators",
     "read_result": "data.result",
     "read_scan": "data.scan_file",

@@ -45,7 +45,8 @@ def load_checkpoint(path: Path, digest: str) -> dict[str, Tensor] | None:
     """The state, or ``None`` if there is none yet.
 
     Raises:
-        InputError: the file belongs to another scan or configuration, or is damaged. It is not touched.
+        InputError: the file belongs to another scan, configuration or ray transform, or is damaged. It is
+            not touched.
     """
     if not path.exists():
         return None
@@ -57,7 +58,8 @@ def load_checkpoint(path: Path, digest: str) -> dict[str, Tensor] | None:
         raise InputError(f"checkpoint {path} cannot be read ({error}); remove it to start again") from error
     if found != digest:
         raise InputError(
-            f"checkpoint {path} belongs to another scan or configuration; "
-            "use another run folder, or remove it to start again"
+            f"checkpoint {path} belongs to another scan or configuration, or to another ray transform; "
+            "give the --backend and --kernel that it began with, use another run folder, or remove it to "
+            "start again"
         )
     return state

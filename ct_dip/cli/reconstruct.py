@@ -68,7 +68,10 @@ def reconstruct(
     ] = None,
     budget_minutes: Annotated[
         float | None,
-        typer.Option(help="Minutes for inference after the network's fit; fewer samples if it is short."),
+        typer.Option(
+            help="Minutes for compressed or iterative inference after the network's fit; fewer samples if "
+            "they are short. No effect on exact inference."
+        ),
     ] = None,
     verbose: Verbose = False,
 ) -> None:

@@ -18,6 +18,7 @@ from ct_dip.dip.unet import UNet
 from ct_dip.errors import InputError
 from ct_dip.operators import ray_transform
 from ct_dip.operators.linear_map import LinearMap
+from ct_dip.operators.ray import transform_digest
 from ct_dip.progress import Progress
 
 CHECKPOINT = "dip.npz"
@@ -81,7 +82,7 @@ def fit_many(
     if transform is None:
         transform = ray_transform(geometry, device=device)
     ensemble = Ensemble(scans, config, seeds, transform, torch.device(device))
-    digest = _digest(scans, config, seeds)
+    digest = _digest(scans, config, seeds, transform_digest(transform, device))
     path = None if run_folder is None else Path(run_folder) / CHECKPOINT
     if path is not None and (state := load_checkpoint(path, digest)) is not None:
         ensemble.restore(state)
@@ -114,9 +115,10 @@ def fit_bytes(config: DipConfig, shape: tuple[int, int], members: int = 1) -> in
     return int(4 * members * (features + 7 * weights)) + _FIXED_BYTES
 
 
-def _digest(scans: Sequence[Scan], config: DipConfig, seeds: Sequence[int]) -> str:
+def _digest(scans: Sequence[Scan], config: DipConfig, seeds: Sequence[int], transform: str) -> str:
     parts = {
         "scans": [scan.digest for scan in scans],
+        "transform": transform,
         "config": config.model_dump(mode="json"),
         "seeds": list(seeds),
         "torch": torch.__version__,

@@ -18,6 +18,7 @@ from ct_dip.data.scan import Scan
 from ct_dip.dip.ensemble import DipFit
 from ct_dip.operators.linear_map import LinearMap
 from ct_dip.operators.norm import rms_column_norm
+from ct_dip.operators.ray import transform_digest
 from ct_dip.operators.whitened import Whitened
 from ct_dip.priors.choose import weight_covariance, weight_prior
 from ct_dip.priors.complement import Complement, slope_complement, spectral_floor, white_complement
@@ -101,8 +102,11 @@ class Problem:
 def problem_digest(problem: Problem) -> str:
     """Of everything that products of the problem and its start depend on."""
     settings = problem.config.model_dump(include={"prior", "prior_mean", "objective"})
-    digest = hashlib.sha256(f"{settings} {torch.__version__} {torch.get_num_threads()}".encode())
-    for tensor in (problem.residual, problem.jacobian.weights, problem.jacobian.image):
+    whitened = problem.whitened
+    identity = f"{transform_digest(whitened.transform, whitened.inverse.device)} {settings}"
+    identity += f" {torch.__version__} {torch.get_num_threads()}"
+    digest = hashlib.sha256(identity.encode())
+    for tensor in (problem.residual, whitened.inverse, problem.jacobian.weights, problem.jacobian.image):
         digest.update(tensor.detach().cpu().numpy().tobytes())
     return digest.hexdigest()
 

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from ct_dip.geometry import Geometry
 from ct_dip.operators.assembly import choose_kernel, make_projector, matrix_blocks
-from ct_dip.operators.linear_map import LinearMap
+from ct_dip.operators.ray import RayTransform
 
 
-class AstraRayTransform(LinearMap):
+class AstraRayTransform(RayTransform):
     """``A x`` by ASTRA, one projection after another.
 
     ASTRA's CPU projectors use the same weights in both directions, so the adjoint is exact. Its CUDA
@@ -26,8 +26,7 @@ class AstraRayTransform(LinearMap):
     """
 
     def __init__(self, geometry: Geometry, *, kernel: str = "auto") -> None:
-        self.geometry, self.kernel = geometry, choose_kernel(geometry, kernel)
-        self.domain_shape, self.range_shape = geometry.domain_shape, geometry.range_shape
+        super().__init__(geometry, choose_kernel(geometry, kernel))
 
     def _forward(self, x: Tensor) -> Tensor:
         images = x.detach().cpu().numpy()

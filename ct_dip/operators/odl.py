@@ -12,6 +12,7 @@ from ct_dip.geometry import FanBeam, Geometry
 from ct_dip.operators.assembly import choose_kernel
 from ct_dip.operators.astra import AstraRayTransform
 from ct_dip.operators.linear_map import LinearMap
+from ct_dip.operators.ray import RayTransform
 
 
 class OdlRayTransform(LinearMap):
@@ -40,7 +41,7 @@ class OdlRayTransform(LinearMap):
         return from_odl_image(_apply(self.operator.adjoint, y, self.options)) * self._scale
 
 
-class OdlGeometryRayTransform(LinearMap):
+class OdlGeometryRayTransform(RayTransform):
     """The ODL ray transform of one of our geometries. Views are sorted for ODL and put back.
 
     Its numbers come from ODL's ``astra_cpu`` where that is able: in float32, and for detectors and
@@ -48,8 +49,7 @@ class OdlGeometryRayTransform(LinearMap):
     """
 
     def __init__(self, geometry: Geometry, *, kernel: str = "auto") -> None:
-        self.geometry, self.kernel = geometry, choose_kernel(geometry, kernel)
-        self.domain_shape, self.range_shape = geometry.domain_shape, geometry.range_shape
+        super().__init__(geometry, choose_kernel(geometry, kernel))
         self._order = torch.as_tensor(np.argsort(geometry.angles))
         self._sorted = geometry.select_views(self._order.numpy())
         self._by_dtype = {torch.float32: self._build(torch.float32)}

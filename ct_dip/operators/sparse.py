@@ -13,7 +13,7 @@ from ct_dip.errors import BackendError
 from ct_dip.geometry import Geometry
 from ct_dip.operators import cache
 from ct_dip.operators.assembly import assemble, assembly_bytes, choose_kernel, estimate_nonzeros
-from ct_dip.operators.linear_map import LinearMap
+from ct_dip.operators.ray import RayTransform
 
 _log = logging.getLogger(__name__)
 _BYTES_PER_NONZERO = 8  # float32 value and int32 index
@@ -31,7 +31,7 @@ def estimate_peak_bytes(geometry: Geometry, kernel: str = "auto") -> int:
     return int(1.25 * estimate_bytes(geometry, kernel)) + assembly_bytes(geometry, kernel)
 
 
-class SparseRayTransform(LinearMap):
+class SparseRayTransform(RayTransform):
     """``A x`` by a sparse matrix that is assembled once and kept with its transpose.
 
     Args:
@@ -53,8 +53,7 @@ class SparseRayTransform(LinearMap):
         device: torch.device | str = "cpu",
     ) -> None:
         kernel = choose_kernel(geometry, kernel)
-        self.geometry = geometry
-        self.domain_shape, self.range_shape = geometry.domain_shape, geometry.range_shape
+        super().__init__(geometry, kernel)
         self.device = torch.device(device)
         self._budget = memory.memory_budget(memory_budget)
         memory.require(

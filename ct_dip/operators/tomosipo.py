@@ -6,10 +6,10 @@ from torch import Tensor
 from ct_dip.convert.tomosipo import to_tomosipo
 from ct_dip.errors import BackendError
 from ct_dip.geometry import Geometry
-from ct_dip.operators.linear_map import LinearMap
+from ct_dip.operators.ray import RayTransform
 
 
-class TomosipoRayTransform(LinearMap):
+class TomosipoRayTransform(RayTransform):
     """``A x`` by ASTRA's 3D CUDA kernels on one slice, without leaving the GPU.
 
     The kernels interpolate (Joseph's method), so they differ from the other backends by the
@@ -33,8 +33,7 @@ class TomosipoRayTransform(LinearMap):
                 "backend 'tomosipo' needs an ASTRA with CUDA and a GPU, and finds none; "
                 "use backend 'sparse' or 'astra'"
             )
-        self.geometry = geometry
-        self.domain_shape, self.range_shape = geometry.domain_shape, geometry.range_shape
+        super().__init__(geometry, "joseph")
         self._operator = tomosipo.operator(*to_tomosipo(geometry))
 
     def _forward(self, x: Tensor) -> Tensor:

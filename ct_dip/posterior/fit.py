@@ -45,8 +45,8 @@ def fit_posterior(
         fit: what `ct_dip.fit_dip` returned for the scan.
         config: prior, objective, complement, regime, …
         transform: the scan's ray transform on the CPU, if it is at hand: inference runs there.
-        budget_minutes: after which a compression grows no more and no more samples are drawn; what was
-            reached is in the certificate.
+        budget_minutes: after which no more samples are drawn; a compression grows for half of it at most.
+            What was reached is in the certificate. Exact inference is not cut short, and says so.
         run_folder: where stages are kept: in the exact regime the same fit with another objective finds its
             features there, and with another temper or number of samples its hyperparameters, too.
         seed: of the further starts of the evidence's search, and of every probe and sample.
@@ -67,6 +67,11 @@ def fit_posterior(
     )
     allowed = config.compression or default_compression(scan.sinogram.size, fit.image.size)
     config = config.model_copy(update={"regime": plan.regime, "compression": allowed})
+    if budget_minutes is not None and plan.regime == "exact":
+        progress.note(
+            f"the time budget of {budget_minutes:g} minutes (--budget-minutes) has no effect on exact "
+            "inference; use regime 'compressed' if that takes too long"
+        )
     deadline = None if budget_minutes is None else time.monotonic() + 60 * budget_minutes
     if transform is None:
         transform = ray_transform(scan.geometry)

@@ -18,6 +18,7 @@ from ct_dip.dip.unet import UNet, UNetShape, WeightBlock
 from ct_dip.evidence.marginal import CovarianceSum, packed_bytes
 from ct_dip.evidence.model import NO_REST, EvidenceModel, Rest
 from ct_dip.operators.linear_map import LinearMap
+from ct_dip.operators.ray import transform_digest
 from ct_dip.posterior.exact import LinearModel
 from ct_dip.priors.choose import block_prior, one_variance, tv_predcp, weak_hyperprior, weight_prior
 from ct_dip.priors.complement import Complement, published_floor, slope_complement, white_complement
@@ -60,7 +61,7 @@ def linear_model(
     found = stage_result(
         run_folder,
         FEATURES,
-        features_digest(fit, scan, config),
+        features_digest(fit, scan, config, transform),
         lambda: _features(jacobian, config, transform, inverse, progress),
     )
     grams = found["grams"]
@@ -128,10 +129,10 @@ def inference_bytes(shape: UNetShape, scan: Scan, config: InferenceConfig) -> di
     }
 
 
-def features_digest(fit: DipFit, scan: Scan, config: InferenceConfig) -> str:
+def features_digest(fit: DipFit, scan: Scan, config: InferenceConfig, transform: LinearMap) -> str:
     """Of everything that the features depend on."""
     identity = f"{scan.digest} {fit.shape} {fit.scale} {config.prior} {one_variance(config)}"
-    identity += f" {torch.__version__} {torch.get_num_threads()}"
+    identity += f" {transform_digest(transform)} {torch.__version__} {torch.get_num_threads()}"
     digest = hashlib.sha256(identity.encode())
     for tensor in (*fit.weights.values(), fit.network_input):
         digest.update(tensor.numpy().tobytes())
@@ -153,16 +154,20 @@ def _features(
     if config.prior == "g":
         gram, scales = scaled_gram(jacobian, transform, inverse.float(), progress=progress)
         return {"grams": gram[None], "scales": scales}
+    if config.prior == "isotropic":
+        return {"grams": prior_gram(jacobian, _independent_taps, progress=progress)[None]}
+    prior = block_prior(jacobian)  # before the work: it refuses weights that it cannot start from
     if not one_variance(config):
         return {"grams": feature_statistics(jacobian, progress=progress).grams}
-    prior = block_prior(jacobian)
 
     def taps(block: WeightBlock) -> Tensor:
-        if config.prior == "isotropic":
-            return torch.eye(block.kernel**2, dtype=torch.float64)
         return prior.tap_covariance(prior.start, prior.blocks.index(block))
 
     return {"grams": prior_gram(jacobian, taps, progress=progress)[None]}
+
+
+def _independent_taps(block: WeightBlock) -> Tensor:
+    return torch.eye(block.kernel**2, dtype=torch.float64)
 
 
 def _measured(grams: Tensor, whitened: Tensor, complement: Complement | None) -> CovarianceSum:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ct_dip.dip.unet import WeightBlock
+from ct_dip.errors import CtDipError
 from ct_dip.tangent.taps import tap_pairs
 
 # Log-parameters may move this far from where the fitted weights put them: factors of 10⁶ in a variance.
@@ -56,6 +57,9 @@ class BlockPrior(WeightPrior):
     Args:
         blocks: of the weights.
         weights: w̃ of every block.
+
+    Raises:
+        CtDipError: the fitted weights of a block are all zero, so that they put its variance nowhere.
     """
 
     def __init__(self, blocks: Sequence[WeightBlock], weights: Sequence[Tensor]) -> None:
@@ -64,6 +68,14 @@ class BlockPrior(WeightPrior):
             part.double().reshape(-1, block.kernel**2)
             for block, part in zip(self.blocks, weights, strict=True)
         ]
+        for block, filters in zip(self.blocks, self.filters, strict=True):
+            # A variance of zero would be a block that is certain, and error bars that are too small.
+            if not filters.any():
+                raise CtDipError(
+                    f"the fitted weights of the network's block {block.name!r} are all zero, which gives its "
+                    "prior no scale; fit the network again (another seed, another learning rate), or use "
+                    "inference.prior=isotropic: one variance for all weights"
+                )
         self.wide = [i for i, block in enumerate(self.blocks) if block.kernel > 1]
         self.names = tuple(
             [f"log_variance.{block.name}" for block in self.blocks]
@@ -131,9 +143,17 @@ class OneVariancePrior(WeightPrior):
     Args:
         norm: ``w̃ᵀ Σ₀⁻¹ w̃``.
         count: of the weights; the fitted ones are most likely under the variance ``norm / count``.
+
+    Raises:
+        CtDipError: the norm is zero, and so is no start.
     """
 
     def __init__(self, name: str, norm: float, count: int) -> None:
+        if norm == 0:
+            raise CtDipError(
+                "the fitted weights that the image depends on are all zero, which gives their prior no "
+                "scale; fit the network again (another seed, another learning rate)"
+            )
         self.names, self.norm = (name,), norm
         self.start = torch.tensor([math.log(norm / count)], dtype=torch.float64)
         self.lower, self.upper = self.start - _REACH, self.start + _REACH

@@ -223,13 +223,15 @@ def test_a_checkpoint_of_something_else_is_refused_and_kept(tmp_path):
     fit_dip(make(), QUICK, run_folder=tmp_path)
     path = tmp_path / CHECKPOINT
     before = path.read_bytes()
-    for scan, config, seed in (
-        (make(seed=2), QUICK, 0),
-        (make(), QUICK.model_copy(update={"strength": 0.5}), 0),
-        (make(), QUICK, 1),
+    for scan, config, others in (
+        (make(seed=2), QUICK, {}),
+        (make(), QUICK.model_copy(update={"strength": 0.5}), {}),
+        (make(), QUICK, {"seed": 1}),
+        (make(), QUICK, {"transform": ray_transform(GEOMETRY, kernel="line")}),
+        (make(), QUICK, {"transform": ray_transform(GEOMETRY, "astra")}),
     ):
         with pytest.raises(InputError, match="another scan or configuration"):
-            fit_dip(scan, config, seed=seed, run_folder=tmp_path)
+            fit_dip(scan, config, run_folder=tmp_path, **others)
     assert path.read_bytes() == before
     path.write_bytes(before[: len(before) // 2])
     with pytest.raises(InputError, match="remove it"):

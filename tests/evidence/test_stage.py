@@ -65,10 +65,22 @@ def test_another_question_is_searched_anew(tmp_path, searches, change):
     np.testing.assert_array_equal(found.std, posterior(None, **change).std)
 
 
-def test_another_ray_transform_is_another_question(tmp_path, searches):
-    posterior(tmp_path)
-    posterior(tmp_path, transform=ray_transform(tiny.scan().geometry, kernel="line"))
-    assert len(searches) == 2
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"prior": "g"},  # whose features depend on the rays, too
+        {"regime": "compressed", "prior_mean": "zero"},  # without a residual that would show the rays
+    ],
+    ids=str,
+)
+def test_another_ray_transform_is_another_question(tmp_path, settings):
+    other = ray_transform(tiny.scan().geometry, kernel="strip")
+    first = posterior(tmp_path, **settings)
+    second, fresh = (posterior(folder, transform=other, **settings) for folder in (tmp_path, None))
+    assert not np.array_equal(first.std, fresh.std)
+    np.testing.assert_array_equal(second.std, fresh.std)
+    np.testing.assert_array_equal(second.evidence.theta, fresh.evidence.theta)
 
 
 def test_a_start_that_failed_survives_the_file(tmp_path, monkeypatch):

@@ -115,6 +115,12 @@ def test_a_tiny_time_budget_is_said_on_screen(folder, capsys):
     assert read_result("r.h5").metrics["certificate"]["samples"] == 20
 
 
+def test_a_time_budget_without_effect_is_said_on_screen(folder, capsys):
+    for regime, said in (("exact", True), ("compressed", False)):
+        assert main(job("--regime", regime, "--budget-minutes", "5")) == 0
+        assert ("no effect on exact inference" in " ".join(capsys.readouterr().err.split())) is said
+
+
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
 def test_a_killed_run_keeps_its_stages_and_goes_on_to_the_same_bits(folder):
     options = [*job("--regime", "compressed", "--run", "run", "--set", "inference.deviations=samples")]

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from ct_dip.errors import BackendError, InputError
 from ct_dip.geometry import FanBeam, ParallelBeam, Volume
 from ct_dip.operators import ray_transform
+from ct_dip.operators.ray import transform_digest
+from ct_dip.operators.whitened import Whitened
 from ct_dip.scanners import scanner, view_angles
 from tests import geometries
 from tests.identities import assert_adjoint, assert_every_identity
@@ -134,6 +136,23 @@ def test_auto_is_sparse_where_the_matrix_fits_and_matrix_free_elsewhere():
 def test_what_cannot_be_done_is_refused_with_a_way_out(options, words):
     with pytest.raises(InputError, match=words.replace("+", r"\+")):
         ray_transform(geometries.FAN_SHIFTED, **options)
+
+
+def test_a_digest_tells_transforms_apart_and_knows_them_again():
+    geometry = geometries.PARALLEL
+    others = [
+        ray_transform(geometry, "sparse", kernel="line"),
+        ray_transform(geometry, "sparse", kernel="strip"),
+        ray_transform(geometry, "astra", kernel="line"),
+        ray_transform(geometry, "odl", kernel="line"),
+        ray_transform(replace(geometry, detector_offset=0.01), "sparse", kernel="line"),
+    ]
+    # Maps from elsewhere, which have no name: known by what they do.
+    others += [Whitened(transform, torch.ones(geometry.range_shape)) for transform in others[:2]]
+    assert len({transform_digest(other) for other in others}) == len(others)
+    again = ray_transform(geometry, "sparse", kernel="line")
+    assert transform_digest(again) == transform_digest(others[0])
+    assert transform_digest(Whitened(again, others[-1].inverse)) == transform_digest(others[-2])
 
 
 def test_inputs_that_do_not_fit_are_named():

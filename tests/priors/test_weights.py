@@ -1,11 +1,15 @@
 """Weight priors against their covariance, written out."""
 
+import dataclasses
 import math
 
+import numpy as np
 import pytest
 import torch
 
 from ct_dip.config import InferenceConfig
+from ct_dip.errors import CtDipError
+from ct_dip.posterior.fit import fit_posterior
 from ct_dip.priors.weights import _fit_taps
 from ct_dip.tangent.taps import tap_pairs
 from tests import tiny
@@ -84,3 +88,39 @@ def test_taps_are_fitted_by_maximum_likelihood(length):
     variance, found = _fit_taps(block, filters)
     assert variance == pytest.approx(0.02, rel=0.1)
     assert found == pytest.approx(length, rel=0.15)
+
+
+def silenced(*blocks):
+    """A fit in which the weights of these blocks, or of all, are zero."""
+    fit = tiny.dip_fit()
+    names = {
+        name for b in fit.network().weight_blocks() if b.name in blocks or not blocks for name in b.parameters
+    }
+    weights = {name: 0 * w if name in names else w for name, w in fit.weights.items()}
+    return dataclasses.replace(fit, weights=weights)
+
+
+REGIMES = pytest.mark.parametrize("regime", ["exact", "compressed", "iterative"])
+
+
+@REGIMES
+@pytest.mark.parametrize("objective", ["scale", "optimum"])
+@pytest.mark.parametrize("block", ["skip0", "down0"])  # of 1×1 and of 3×3 filters
+def test_a_block_without_weights_is_named(regime, objective, block):
+    config = InferenceConfig(regime=regime, objective=objective)
+    with pytest.raises(CtDipError, match=rf"block '{block}' are all zero.*inference\.prior=isotropic"):
+        fit_posterior(silenced(block), tiny.scan(), config)
+
+
+@REGIMES
+def test_the_isotropic_prior_needs_no_weights_in_every_block(regime):
+    config = InferenceConfig(regime=regime, prior="isotropic", starts=1, samples=30)
+    found = fit_posterior(silenced("skip0"), tiny.scan(), config)
+    assert np.isfinite(found.mean).all()
+    assert (found.std > 0).all()
+
+
+@pytest.mark.parametrize("prior", ["isotropic", "g"])
+def test_no_prior_starts_from_nothing(prior):
+    with pytest.raises(CtDipError, match="all zero"):
+        fit_posterior(silenced(), tiny.scan(), InferenceConfig(prior=prior))
