@@ -212,6 +212,12 @@ def _shortfall(posterior: Posterior) -> str:
             f"trace outside, above inference.compression {found['discarded_trace_allowed']:g}; give it more "
             "memory or time, or allow more"
         )
+    if not found.get("accurate", True):
+        parts.append(
+            f"held against the full model it moves the image by {found['mean_error']:.2g} and its samples by "
+            f"{found['sample_error']:.2g} of an error bar; try a smaller inference.compression than "
+            f"{found['discarded_trace_allowed']:g}"
+        )
     if not parts:
         parts.append(f"a solve ended at a relative residual of {found['residual']:.2g}")
     return "; ".join(parts)

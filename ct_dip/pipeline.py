@@ -212,7 +212,10 @@ def _lin_dip(job: _Job) -> Outcome:
         fit,
         job.scan,
         job.config.inference,
-        transform=transform if job.sinogram.is_cpu else None,
+        # Inference runs on the CPU, where not every backend does; the kernel is what decides the numbers.
+        transform=transform
+        if job.sinogram.is_cpu
+        else ray_transform(job.scan.geometry, kernel=job.config.kernel, memory_budget=job.budget),
         progress=job.progress,
         memory_budget=job.budget,
         budget_minutes=job.budget_minutes,

@@ -74,6 +74,17 @@ def test_products_that_are_not_numbers_are_an_error_that_says_so(fitted, directi
         run(fitted)
 
 
+def test_a_compression_that_moves_the_image_too_far_is_told(fitted):
+    """It kept what it was allowed to, which was too much."""
+    result, notes = run(fitted, "inference.compression=0.9")
+    certificate = result.metrics["certificate"]
+    assert certificate["discarded_trace"] <= 0.9
+    assert not certificate["accurate"]
+    assert certificate["converged"] is False
+    (told,) = (note for note in notes if "did NOT reach" in note)
+    assert "try a smaller inference.compression than 0.9" in told
+
+
 def test_a_rank_that_is_too_small_is_told(fitted, monkeypatch):
     monkeypatch.setattr(regimes, "_MOST_RANK", 12)
     result, notes = run(fitted)
