@@ -86,7 +86,7 @@ def _plan_compressed(shape: UNetShape, scan: Scan, config: InferenceConfig, budg
         range(most + 1), budget, key=lambda rank: _compressed_bytes(shape, scan, config, rank)
     )
     max_rank = min(most, max(_LEAST_RANK, fitting - 1))
-    guess = min(max_rank, int(18 * measurements**0.5))  # as seen from 28² to 128²
+    guess = min(max_rank, int(18 * min(measurements, pixels) ** 0.5))  # as seen from 28² to 256²
     closed = config.deviations == "closed" or (
         config.deviations == "auto" and pixels <= CLOSED_PIXELS and min(pixels, measurements) <= DENSE
     )
