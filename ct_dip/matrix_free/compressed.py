@@ -10,7 +10,6 @@ so evidence and posterior need matrices of the rank alone. M is a sum of constan
 """
 
 import itertools
-from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -236,11 +235,6 @@ class Compressed(Conditional):
         back = self.problem.back_project(self._solve(inside, rest, inner))
         return weights, self.pixel_variance.to(back) * back
 
-    @cached_property
-    def _weighted_features(self) -> Tensor:
-        """``F Σ^½``, (rank, P), float64."""
-        return self.covariance.root_adjoint(self.compression.features.whole().double())
-
     def pixel_covariance(self, index: Tensor) -> Tensor:
         """Posterior covariance of some pixels in closed form, (n, n), float64; a pass of Jᵀ for each.
 
@@ -250,9 +244,11 @@ class Compressed(Conditional):
         units[torch.arange(len(index)), index] = 1
         shape = self.problem.jacobian.range_shape
         # In float64, since what is left is a small difference.
-        half = self.covariance.root_adjoint(self.problem.jacobian.T(units.reshape(-1, *shape)).double())
-        across = self.lower.T @ (self._weighted_features @ half.T)  # Lᵀ F Σ Jᵀ, (rank, n)
-        prior = half @ half.T
+        rows = self.problem.jacobian.T(units.reshape(-1, *shape)).double()
+        weighted = self.covariance(rows)
+        across = self.lower.T @ self.compression.features.inner(weighted).T  # Lᵀ F Σ Jᵀ, (rank, n)
+        prior = rows @ weighted.T
+        prior = 0.5 * (prior + prior.T)
         if self.pixel_variance is None:
             white = torch.linalg.solve_triangular(self.factor, across, upper=False)
             return prior - white.T @ white

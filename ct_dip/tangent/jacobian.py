@@ -21,8 +21,11 @@ CHUNK_BYTES = 4 * 2**20
 
 
 def jacobian_bytes(shape: UNetShape, image: tuple[int, int]) -> int:
-    """Memory of a `Jacobian` in float32 and of its passes, for planning: no network is run."""
-    network = UNet(shape).to("meta")
+    """Memory of a `Jacobian` in float32 and of its passes, for planning: the network runs on no image at all.
+
+    (A batch of none has its shapes as well as one on torch's ``meta`` device, which takes seconds to import.)
+    """
+    network = UNet(shape)
     constants = 0
     largest = 0
 
@@ -30,14 +33,15 @@ def jacobian_bytes(shape: UNetShape, image: tuple[int, int]) -> int:
         nonlocal constants, largest
         assert isinstance(module, nn.Conv2d)
         taps = module.kernel_size[0] * module.kernel_size[1]
-        unfolded = taps * module.in_channels * output[0, 0].numel()
-        constants += 4 * (unfolded + 4 * output.numel())
-        largest = max(largest, 4 * output.numel())
+        channels, rows, columns = output.shape[1:]
+        constants += 4 * rows * columns * (taps * module.in_channels + 4 * channels)
+        largest = max(largest, 4 * channels * rows * columns)
 
     for module in network.modules():
         if isinstance(module, nn.Conv2d):
             module.register_forward_hook(count)
-    network(torch.empty(1, 1, *image, device="meta"))
+    with torch.no_grad():
+        network(torch.empty(0, 1, *image))
     return constants + 40 * max(CHUNK_BYTES, largest)
 
 
