@@ -156,7 +156,7 @@ def closed_deviations(posterior: Posterior) -> Floats | None:
         return None
     index = torch.arange(0, posterior.std.size, CLOSED_STEP)
     variance = [found.conditional.pixel_covariance(part).diagonal() for part in torch.split(index, 64)]
-    return posterior.scale * torch.cat(variance).sqrt().numpy()
+    return posterior.scale * (torch.cat(variance).clamp_min(0) + found.floor).sqrt().numpy()
 
 
 class Timed(StochasticEvidence):

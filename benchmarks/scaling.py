@@ -70,8 +70,9 @@ def job(side: int, views: int, config: RunConfig) -> dict[str, Any]:
     seconds, peak = time.perf_counter() - start, peak_memory()
     certificate, jacobian = posterior.certificate, Jacobian(fit.network(), fit.network_input)
     rank, weights = certificate["rank"], len(jacobian.weights)
+    kept = min(scan.sinogram.size, fit.image.size)  # of every column of the basis
     jacobian_mib, features, basis = (
-        size / 2**20 for size in (jacobian.bytes, 4 * rank * weights, 4 * rank * scan.sinogram.size)
+        size / 2**20 for size in (jacobian.bytes, 4 * rank * weights, 4 * rank * kept)
     )
     stages = {
         name: {"seconds": value, "passes": meter.passes[name], "peak_MiB_so_far": meter.peaks[name]}

@@ -209,14 +209,18 @@ def _shortfall(posterior: Posterior) -> str:
     if found.get("discarded_trace", 0) > found.get("discarded_trace_allowed", 1):
         parts.append(
             f"a compression of rank {found['rank']} leaves {found['discarded_trace']:.2g} of the noise's "
-            f"trace outside, above inference.compression {found['discarded_trace_allowed']:g}; give it more "
-            "memory or time, or allow more"
+            f"trace outside, above inference.compression {found['discarded_trace_allowed']:g}; allow more, "
+            "or give it more memory or time"
         )
     if not found.get("accurate", True):
         parts.append(
             f"held against the full model it moves the image by {found['mean_error']:.2g} and its samples by "
             f"{found['sample_error']:.2g} of an error bar; try a smaller inference.compression than "
             f"{found['discarded_trace_allowed']:g}"
+        )
+    if not found.get("noise_solve_converged", True):
+        parts.append(
+            f"a solve with the noise ended at a relative residual of {found['noise_solve_residual']:.2g}"
         )
     if not parts:
         parts.append(f"a solve ended at a relative residual of {found['residual']:.2g}")

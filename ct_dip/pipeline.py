@@ -25,6 +25,7 @@ from ct_dip.errors import InputError
 from ct_dip.make_result import Outcome, make_result, posterior_outcome
 from ct_dip.operators import ray_transform
 from ct_dip.operators.linear_map import LinearMap
+from ct_dip.operators.ray import RayTransform
 from ct_dip.plan import plan_run
 from ct_dip.posterior.fit import check_minutes, fit_posterior
 from ct_dip.progress import Progress
@@ -44,7 +45,7 @@ class _Job:
     known: Comparison | None = None  # what the image is compared with when it is finished
     fit: DipFit | None = None  # a network that was fitted before
 
-    def transform(self) -> LinearMap:
+    def transform(self) -> RayTransform:
         """The scan's ray transform."""
         with self.progress.stage("ray transform"):
             return ray_transform(
@@ -205,6 +206,17 @@ def _fit_network(job: _Job, transform: LinearMap) -> tuple[DipFit, dict[str, Any
     return fit, metrics
 
 
+def _on_cpu(job: _Job, transform: RayTransform) -> RayTransform:
+    """Of the same kernel, for inference, which runs there; not every backend does."""
+    found = ray_transform(job.scan.geometry, kernel=job.config.kernel, memory_budget=job.budget)
+    if found.kernel != transform.kernel:
+        job.progress.note(
+            f"inference runs on the CPU with the ray transform's kernel {found.kernel!r}; the network was "
+            f"fitted with {transform.kernel!r}"
+        )
+    return found
+
+
 def _lin_dip(job: _Job) -> Outcome:
     transform = job.transform()
     fit, metrics = _fit_network(job, transform)
@@ -212,10 +224,7 @@ def _lin_dip(job: _Job) -> Outcome:
         fit,
         job.scan,
         job.config.inference,
-        # Inference runs on the CPU, where not every backend does; the kernel is what decides the numbers.
-        transform=transform
-        if job.sinogram.is_cpu
-        else ray_transform(job.scan.geometry, kernel=job.config.kernel, memory_budget=job.budget),
+        transform=transform if job.sinogram.is_cpu else _on_cpu(job, transform),
         progress=job.progress,
         memory_budget=job.budget,
         budget_minutes=job.budget_minutes,

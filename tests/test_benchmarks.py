@@ -43,7 +43,9 @@ def test_products_with_j_are_compared_and_counted(monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["benchmarks", "tangent-products", "--json"])
     main()
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert len([row for row in rows if row["unit"] == "ms"]) == 9  # J and Jᵀ, four references each, and both together
+    assert (
+        len([row for row in rows if row["unit"] == "ms"]) == 9
+    )  # J and Jᵀ, four references each, and both together
     rates = [row for row in rows if row["unit"] == "Gflop/s"]
     assert len(rates) == 2
     assert all(row["ratio"] == pytest.approx(row["value"] / row["reference_value"]) for row in rates)

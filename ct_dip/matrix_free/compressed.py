@@ -30,6 +30,8 @@ from ct_dip.progress import Stage
 from ct_dip.tangent.grams import add_lower_gram, mirror_
 from ct_dip.tangent.statistics import row_statistics
 
+_TOGETHER = 64  # columns that are multiplied together
+
 
 class Projection(NamedTuple):
     """A compression seen through the noise."""
@@ -55,9 +57,30 @@ def project(
 
 
 def _projection(basis: Columns, solved: Columns) -> Projection:
-    inner = [basis.inner(solved.measured(part.double())) for part in solved.rows.parts]
-    matrix = torch.cat(inner, dim=1)
-    return Projection(solved, torch.linalg.cholesky(0.5 * (matrix + matrix.T)))
+    chunks = solved.rows.chunks(_TOGETHER)
+    matrix = torch.cat([basis.inner(solved.measured(rows.double())) for rows in chunks], dim=1)
+    return Projection(solved, factorise(0.5 * (matrix + matrix.T)).lower)
+
+
+class _Split(NamedTuple):
+    """Sinograms r, (measurements, n), in the basis and outside of it.
+
+    Signals are a thousand times the noise. They are in ``inside``, for which everything is known; what is
+    solved for with N, to some relative accuracy, is of the size of the noise.
+    """
+
+    inside: Tensor  # a = Qᵀ r, (rank, n), float64
+    rest: Tensor  # r − Q a, (measurements, n)
+    seen: Tensor  # L⁻¹ Vᵀ (r − Q a), (rank, n), float64
+    z: Tensor  # L⁻¹ Vᵀ r = Lᵀ a + seen
+
+
+def _split(basis: Columns, projection: Projection, columns: Tensor) -> _Split:
+    solved, lower = projection
+    inside = basis.inner(columns)
+    rest = columns - basis @ inside
+    seen = torch.linalg.solve_triangular(lower, solved.inner(rest).double(), upper=False)
+    return _Split(inside.double(), rest, seen, lower.T @ inside.double() + seen)
 
 
 def projected_evidence(
@@ -74,10 +97,10 @@ def projected_evidence(
         signals: of the compression; see `feature_signals`.
         difference_variances: T of TV-PredCP, where it is the hyperprior.
     """
-    solved, lower = projection
-    residual = problem.residual
-    z = torch.linalg.solve_triangular(lower, solved.inner(residual[:, None]), upper=False)[:, 0]
-    misfit = float(residual @ noise.solve(residual[:, None])[:, 0])
+    lower = projection.lower
+    split = _split(compression.basis, projection, problem.residual[:, None])
+    # rᵀ N⁻¹ r − zᵀ z, of which what is in the basis cancels.
+    misfit = float((split.rest * noise.solve(split.rest)).sum() - split.seen.square().sum())
     hyperprior: TvPredCp | str = weak_hyperprior(problem.config)
     if difference_variances is not None:
         assert isinstance(problem.prior, BlockPrior)
@@ -96,13 +119,13 @@ def projected_evidence(
         matrices=CovarianceSum(rank, itertools.chain(projected, [identity]), len(signals) + 1),
         prior=problem.prior,
         complement=None,  # it is in N
-        residual=z.cpu(),
+        residual=split.z[:, 0].cpu(),
         residual_at_fit=problem.residual_at_fit.cpu(),
         log_noise=problem.log_noise,
         point="fit" if problem.config.objective == "fit" else "optimum",
         hyperprior=hyperprior,  # type: ignore[arg-type]
         learn_noise=problem.config.noise == "learned",
-        rest=Rest(problem.measurements - rank, max(0.0, misfit - float(z @ z)), float(noise.log_det.value)),
+        rest=Rest(problem.measurements - rank, max(0.0, misfit), float(noise.log_det.value)),
     )
 
 
@@ -157,10 +180,9 @@ class Compressed(Conditional):
     ) -> None:
         super().__init__(problem, covariance, pixel_variance, noise)
         self.compression, self.measurement_noise = compression, measurement_noise
-        self.solved, self.lower = projection
+        self.projection = projection
         self.gram = signal_gram(compression.features, covariance) if gram is None else gram
-        self.signal = self.lower.T @ self.gram @ self.lower  # M
-        shifted = self.signal.clone()
+        shifted = projection.lower.T @ self.gram @ projection.lower  # M + s² I
         shifted.diagonal().add_(noise)
         self.factor, self.jitter = factorise(shifted)
 
@@ -173,7 +195,7 @@ class Compressed(Conditional):
             self.problem,
             self.compression,
             noise,
-            _projection(basis, noise.correct_basis(basis, self.solved)),
+            _projection(basis, noise.correct_basis(basis, self.projection.solved)),
             self.covariance,
             extra if self.pixel_variance is None else self.pixel_variance + extra,
             self.noise,
@@ -186,7 +208,7 @@ class Compressed(Conditional):
             self.problem,
             self.compression,
             self.measurement_noise,
-            Projection(self.solved, self.lower),
+            self.projection,
             self.covariance.scaled(factor),
             self.pixel_variance,
             self.noise,
@@ -197,42 +219,33 @@ class Compressed(Conditional):
         """``Q F w``."""
         return self.compression.basis @ self.compression.features.inner(weights).T
 
-    def _split(self, columns: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """``a = Qᵀ r``, ``r − Q a`` and ``(M + s² I)⁻¹ z`` with ``z = Lᵀ a + L⁻¹ Vᵀ (r − Q a)``.
-
-        Signals are a thousand times the noise. They are in a, for which everything is known; what is solved
-        for with N, to some relative accuracy, is of the size of the noise.
-        """
-        basis = self.compression.basis
-        inside = basis.inner(columns)
-        rest = columns - basis @ inside
-        seen = self.solved.inner(rest).double()
-        inside = inside.double()
-        z = self.lower.T @ inside + torch.linalg.solve_triangular(self.lower, seen, upper=False)
-        return inside, rest, torch.cholesky_solve(z, self.factor)
-
     def solve(self, columns: Tensor) -> Tensor:
         """``K⁻¹ r``, (measurements, n) → the same."""
-        return self._solve(*self._split(columns))
+        split = _split(self.compression.basis, self.projection, columns)
+        return self._solve(split, torch.cholesky_solve(split.z, self.factor))
 
-    def _solve(self, inside: Tensor, rest: Tensor, inner: Tensor) -> Tensor:
+    def _solve(self, split: _Split, inner: Tensor) -> Tensor:
         """``V (a − L⁻ᵀ M (M + s² I)⁻¹ z)/s² + N⁻¹ (r − Q a)/s²``, without the difference of large numbers.
 
         That is ``V L⁻ᵀ ((M + s² I)⁻¹ z − L⁻¹ Vᵀ (r − Q a)/s²)``, since ``Lᵀ a = z − L⁻¹ Vᵀ (r − Q a)``.
+
+        Args:
+            inner: ``(M + s² I)⁻¹ z``.
         """
-        seen = self.solved.inner(rest).double()
-        there = inner - torch.linalg.solve_triangular(self.lower, seen, upper=False) / self.noise
-        back = torch.linalg.solve_triangular(self.lower.T, there, upper=True).to(rest)
-        return self.solved @ back + self.measurement_noise.solve(rest) / self.noise
+        solved, lower = self.projection
+        there = inner - split.seen / self.noise
+        back = torch.linalg.solve_triangular(lower.T, there, upper=True).to(split.rest)
+        return solved @ back + self.measurement_noise.solve(split.rest) / self.noise
 
     def update(self, columns: Tensor) -> tuple[Tensor, Tensor | None]:
         """See `Conditional.update`; no network."""
-        inside, rest, inner = self._split(columns)
-        projected = (self.lower @ inner).to(columns)  # Qᵀ K⁻¹ r
+        split = _split(self.compression.basis, self.projection, columns)
+        inner = torch.cholesky_solve(split.z, self.factor)
+        projected = (self.projection.lower @ inner).to(columns)  # Qᵀ K⁻¹ r
         weights = self.covariance(self.compression.features.combine(projected.T))
         if self.pixel_variance is None:
             return weights, None
-        back = self.problem.back_project(self._solve(inside, rest, inner))
+        back = self.problem.back_project(self._solve(split, inner))
         return weights, self.pixel_variance.to(back) * back
 
     def pixel_covariance(self, index: Tensor) -> Tensor:
@@ -240,13 +253,14 @@ class Compressed(Conditional):
 
         ``J Σ Jᵀ + D − C K⁻¹ Cᵀ`` with ``C = J Σ Fᵀ Qᵀ + D Bᵀ``, rows of the pixels asked for.
         """
+        projected, lower = self.projection
         units = torch.zeros(len(index), self.problem.pixels).to(self.problem.jacobian.weights)
         units[torch.arange(len(index)), index] = 1
         shape = self.problem.jacobian.range_shape
         # In float64, since what is left is a small difference.
         rows = self.problem.jacobian.T(units.reshape(-1, *shape)).double()
         weighted = self.covariance(rows)
-        across = self.lower.T @ self.compression.features.inner(weighted).T  # Lᵀ F Σ Jᵀ, (rank, n)
+        across = lower.T @ self.compression.features.inner(weighted).T  # Lᵀ F Σ Jᵀ, (rank, n)
         prior = rows @ weighted.T
         prior = 0.5 * (prior + prior.T)
         if self.pixel_variance is None:
@@ -257,8 +271,8 @@ class Compressed(Conditional):
         variance = self.pixel_variance[index].double()
         seen = self.problem.project(units)
         solved = self.measurement_noise.solve(seen)
-        across_noise = self.solved.inner(seen).double() * variance
-        x = torch.linalg.solve_triangular(self.lower, across_noise, upper=False)
+        across_noise = projected.inner(seen).double() * variance
+        x = torch.linalg.solve_triangular(lower, across_noise, upper=False)
         own = (seen.double().T @ solved.double()) * variance[:, None] * variance
         white = torch.linalg.solve_triangular(self.factor, across + x, upper=False)
         return prior + torch.diag(variance) - (own - x.T @ x) / self.noise - white.T @ white

@@ -27,7 +27,7 @@ class Compression(NamedTuple):
     """``Q`` and ``F``, and what they leave out.
 
     Args:
-        basis: Q, (measurements, rank), orthonormal columns.
+        basis: Q, (measurements, rank), orthonormal columns; where pixels are fewer, kept as images.
         features: F, (rank, P).
         discarded: trace of S outside of Q for the covariance that was last asked for, in units of the stated
             noise; ``discarded_error`` its standard error.
@@ -94,14 +94,15 @@ def extend(
             passes += _BATCH
             squares = basis.measured(outside).double().square().sum(dim=0)
             left, error = float(squares.mean()), float(squares.std()) / _BATCH**0.5
-            stage.update(basis.rank, rank=basis.rank, outside=left / problem.measurements)
+            stage.update(basis.rank, rank=basis.rank, outside=left / problem.dimensions)
             late = deadline is not None and time.monotonic() > deadline
             # One batch in any case: without a basis there is nothing that a search could go on with.
             if basis.rank >= max_rank or (basis.rank and (left <= trace or late)):
                 break
             rounding = torch.finfo(drawn.dtype).eps * float(basis.measured(drawn).norm(dim=0).max())
-            new = _orthonormal(basis, outside, _ROUNDING * rounding, least=0 if basis.rank else 1)
-            new = new[: max_rank - basis.rank]
+            new = _orthonormal(basis, outside, _ROUNDING * rounding)[: max_rank - basis.rank]
+            if not len(new) and not basis.rank:  # a network that is blind everywhere: some direction
+                new = _orthonormal(basis, torch.ones_like(outside[:1]))
             if not len(new):
                 break
             new = _orthonormal(basis, basis.outside(new))  # twice is enough
@@ -145,16 +146,14 @@ def _finite(values: Tensor, name: str) -> Tensor:
     return values
 
 
-def _orthonormal(basis: Columns, rows: Tensor, threshold: float = 0.0, least: int = 0) -> Tensor:
+def _orthonormal(basis: Columns, rows: Tensor, threshold: float = 0.0) -> Tensor:
     """Orthonormal columns that span others, kept in the same way; ``C = Q R`` and, for images, ``U R⁻¹``.
 
     Args:
         threshold: of the diagonal of R; what is below is dropped as the rounding of what was there before.
-        least: columns that are made in any case, even for a network that is blind everywhere.
     """
     q, r = torch.linalg.qr(basis.measured(rows).double())
     keep = r.diagonal().abs() > threshold
-    keep[:least] = True
     if basis.whitened is None:
         return q[:, keep].T.to(rows)
     if not bool(keep.all()):

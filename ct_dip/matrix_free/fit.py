@@ -65,7 +65,8 @@ def fit_compressed(
     """Fit the hyperparameters, with a basis that holds at the optimum.
 
     Args:
-        tolerance: trace of the signal that may stay outside of the basis, in units of the noise's trace.
+        tolerance: trace of the signal that may stay outside of the basis, in units of the noise's trace in
+            the sinograms that an image can have.
         deadline: of ``time.monotonic``, after which the basis grows no more.
         folder: where the first compression, which takes most of the time, is kept.
     """
@@ -73,7 +74,7 @@ def fit_compressed(
     variances = None
     if problem.config.hyperprior == "tv-predcp":
         variances = streamed_difference_variances(problem.jacobian, progress)
-    allowed = tolerance * problem.measurements
+    allowed = tolerance * problem.dimensions
 
     def grow(
         before: Compression, theta: Tensor, noise: float, number: int, max_rank: int = max_rank

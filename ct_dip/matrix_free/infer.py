@@ -75,14 +75,15 @@ def infer_compressed(
     compression = found.compression
     certificate: dict[str, Any] = {
         "rank": compression.rank,
-        "discarded_trace": compression.discarded / noise / problem.measurements,
-        "discarded_trace_error": compression.discarded_error / noise / problem.measurements,
+        "discarded_trace": compression.discarded / noise / problem.dimensions,
+        "discarded_trace_error": compression.discarded_error / noise / problem.dimensions,
         "discarded_trace_allowed": config.compression,
         "extensions": found.rounds,
         **check._asdict(),
         "accurate": check.accurate,
         "noise_log_det_error": float(found.noise.log_det.standard_error),
         "noise_solve_residual": at_mean.measurement_noise.worst_residual,
+        "noise_solve_converged": at_mean.measurement_noise.converged,
     }
     certificate["passes"] += compression.passes
     certificate["converged"] = (

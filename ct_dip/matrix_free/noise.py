@@ -1,8 +1,9 @@
 """What is noise to the weights: ``N = I + B D Bᵀ``, the measurements' own and that of independent pixels.
 
-N has no large and no small eigenvalues, and its products need no network: solving with it is cheap. What is
-factorised or decomposed has the size of the measurements or of the pixels, whichever are fewer: with
-``P = I + D^½ Bᵀ B D^½``, ``|N| = |P|`` and ``N⁻¹ = I − B D^½ P⁻¹ D^½ Bᵀ``.
+N has no small eigenvalues, hardly large ones, and its products need no network: solving with it is cheap.
+What is factorised or decomposed has the size of the measurements or of the pixels, whichever are fewer: with
+``P = I + D^½ Bᵀ B D^½``, ``|N| = |P|``, ``N⁻¹ = I − B D^½ P⁻¹ D^½ Bᵀ`` and
+``N⁻¹ B = B (I − D^½ P⁻¹ D^½ Bᵀ B)``, so that what is solved for a measured image is one.
 """
 
 import math
@@ -84,7 +85,7 @@ class MeasurementNoise:
         matrix = torch.eye(self.size, dtype=torch.float64, device=device)
         for first in range(0, self.size, CHUNK):
             count = min(CHUNK, self.size - first)
-            units = torch.zeros(self.size, count, device=device)
+            units = torch.zeros(self.size, count, dtype=torch.float64, device=device)
             units[first + torch.arange(count), torch.arange(count)] = 1
             matrix[:, first : first + count] += self._smaller(units)
         return torch.linalg.cholesky(0.5 * (matrix + matrix.T))
@@ -93,19 +94,45 @@ class MeasurementNoise:
         """``N⁻¹ v``, (measurements, n) → the same."""
         if self.variance is None:
             return v
-        if self.dense and not self.by_pixels:
-            return torch.cholesky_solve(v.double(), self._lower).to(v.dtype)
-        if self.dense:  # in float64, since the difference may be small
-            root, wide = self._diagonal.sqrt(), v.double()
-            solved = torch.cholesky_solve(self._back_project(wide, root).T, self._lower)
-            return (wide - self._project(solved.T * root)).to(v.dtype)
+        if self.dense:
+            return self._solve_dense(v.double()).to(v.dtype)
         found = []
         for part in torch.split(v, CHUNK, dim=1):
             solution = conjugate_gradients(self, part, tolerance=_TOLERANCE, max_iterations=300)
-            self.worst_residual = max(self.worst_residual, float(solution.residuals.max()))
-            self.converged &= bool(solution.converged.all())
+            self._remember(float(solution.residuals.max()), bool(solution.converged.all()))
             found.append(solution.x)
         return torch.cat(found, dim=1)
+
+    def _solve_dense(self, v: Tensor) -> Tensor:
+        if self.by_pixels:
+            root = self._diagonal.sqrt()
+            solved = torch.cholesky_solve(self._back_project(v, root).T, self._lower)
+            x = v - self._project(solved.T * root)
+        else:
+            x = torch.cholesky_solve(v, self._lower)
+        if not self.worst_residual:  # of the first solve, for all: they have the same factor
+            first, size = v[:, :CHUNK], torch.linalg.vector_norm(v[:, :CHUNK], dim=0)
+            left = torch.linalg.vector_norm(self(x[:, :CHUNK]) - first, dim=0) / size.clamp_min(1e-300)
+            self._remember(float(left.max()), float(left.max()) <= _TOLERANCE)
+        return x
+
+    def _remember(self, residual: float, converged: bool) -> None:
+        self.worst_residual = max(self.worst_residual, residual)
+        self.converged &= converged
+
+    def solve_images(self, images: Tensor) -> Tensor:
+        """``v`` with ``N⁻¹ B u = B v``, (n, pixels) → the same, float64: it may be a small difference.
+
+        Where N is not factorised, ``v = u − D Bᵀ N⁻¹ B u``.
+        """
+        if self.variance is None:
+            return images
+        wide = images.double()
+        if self.dense and self.by_pixels:
+            root = self._diagonal.sqrt()
+            seen = self._back_project(self._project(wide), root)
+            return wide - root * torch.cholesky_solve(seen.T, self._lower).T
+        return wide - self._back_project(self.solve(self._project(wide)), self._diagonal)
 
     def solve_basis(
         self, basis: Columns, known: Columns | None = None, stage: Stage | None = None
@@ -116,21 +143,15 @@ class MeasurementNoise:
             known: the same of the first columns, which are not solved for again.
             stage: told how many columns are done.
         """
+        if self.variance is None:
+            return basis
         stage = stage or Stage()
         solved = known or basis._replace(rows=basis.rows.none())
         for rows in basis.rows.chunks(CHUNK, first=solved.rank):
-            solved = solved.extended(self._kept(basis, rows, self.solve(basis.measured(rows))))
+            new = self.solve(rows.T).T if basis.whitened is None else self.solve_images(rows)
+            solved = solved.extended(new.to(rows).contiguous())
             stage.update(solved.rank)
         return solved
-
-    def _kept(self, basis: Columns, rows: Tensor, solved: Tensor) -> Tensor:
-        """What is to be kept of ``N⁻¹ q`` for some columns q of a basis: itself, or an image.
-
-        ``N⁻¹ B u = B (u − D Bᵀ N⁻¹ B u)``.
-        """
-        if basis.whitened is None:
-            return solved.T.contiguous()
-        return rows if self.variance is None else rows - self._back_project(solved, self.variance)
 
     @cached_property
     def log_det(self) -> Estimate:
@@ -166,24 +187,28 @@ class SpottedNoise(MeasurementNoise):
         self.base = base
         units = torch.zeros_like(extra).repeat(len(index), 1)
         units[torch.arange(len(index)), index] = variance.double().sqrt()
-        columns = base.whitened(units.reshape(-1, *base.whitened.domain_shape)).T  # E
+        self.units = units  # E = B units
+        columns = self._project(units)
         self.solved = base.solve(columns)
         inner = columns.T @ self.solved
         inner.diagonal().add_(1.0)
         self.inner = torch.linalg.cholesky(0.5 * (inner + inner.T))
 
+    def _weights(self, columns: Tensor) -> Tensor:
+        """``(I + Eᵀ N⁻¹ E)⁻¹ Eᵀ N⁻¹ v``, (measurements, n) → (pixels of these, n), float64."""
+        return torch.cholesky_solve((self.solved.to(columns).T @ columns).double(), self.inner)
+
     def correct(self, columns: Tensor, solved: Tensor) -> Tensor:
         """``(N + E Eᵀ)⁻¹ v`` from v and ``N⁻¹ v``."""
-        own = self.solved.to(columns)
-        weights = torch.cholesky_solve((own.T @ columns).double(), self.inner)
-        return solved - own @ weights.to(columns)
+        return solved - self.solved.to(columns) @ self._weights(columns).to(columns)
 
     def correct_basis(self, basis: Columns, solved: Columns) -> Columns:
         """The same for a basis and `MeasurementNoise.solve_basis` of it."""
         found = basis._replace(rows=basis.rows.none())
+        spots = self.solved.T if basis.whitened is None else self.base.solve_images(self.units)
         for rows, known in zip(basis.rows.chunks(CHUNK), solved.rows.chunks(CHUNK), strict=True):
-            columns = self.correct(basis.measured(rows), basis.measured(known))
-            found = found.extended(self._kept(basis, rows, columns))
+            weights = self._weights(basis.measured(rows.double()))
+            found = found.extended((known - weights.T @ spots).to(rows))
         return found
 
     def solve(self, v: Tensor) -> Tensor:

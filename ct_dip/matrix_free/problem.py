@@ -65,6 +65,11 @@ class Problem:
         """How many there are."""
         return len(self.prior_mean)
 
+    @property
+    def dimensions(self) -> int:
+        """Of the sinograms that an image can have; the trace of the noise among them, if it is as stated."""
+        return min(self.measurements, self.pixels)
+
     def project(self, images: Tensor) -> Tensor:
         """``B x``, (n, pixels) → (measurements, n)."""
         return self.whitened(images.reshape(-1, *self.jacobian.range_shape)).T

@@ -8,7 +8,7 @@ from ct_dip.geometry import Geometry
 if TYPE_CHECKING:
     import torch
 
-    from ct_dip.operators.linear_map import LinearMap
+    from ct_dip.operators.ray import RayTransform
 
 BACKENDS = ("auto", "sparse", "astra", "odl", "tomosipo")
 
@@ -20,7 +20,7 @@ def ray_transform(
     kernel: str = "auto",
     memory_budget: int | str | None = None,
     device: "torch.device | str" = "cpu",
-) -> "LinearMap":
+) -> "RayTransform":
     """The ray transform ``A`` of a geometry.
 
     Args:

@@ -52,7 +52,7 @@ def plan_regime(shape: UNetShape, scan: Scan, config: InferenceConfig, budget: i
 
 
 def default_compression(measurements: int, pixels: int) -> float:
-    """What may be left out of a compression, in units of the noise's trace.
+    """What may be left out of a compression, in units of the noise's trace in sinograms that images can have.
 
     Small problems are within half a nat of the exact evidence. In large ones every digit costs hundreds of
     directions, and moves error bars by a per cent.
@@ -119,7 +119,7 @@ def _compressed_bytes(shape: UNetShape, scan: Scan, config: InferenceConfig, ran
     terms = 60 if config.resolved().objective != "scale" and config.prior == "block" else 3
     by_rank = rank * 4 * (weights + 2 * kept) + 12 * (terms + 6) * rank**2
     # What is converted or copied at a time of the features, and of the basis.
-    parts = 16 * PART * (weights + kept)
+    parts = 16 * PART * (weights + kept) + 1024 * measurements
     noise = 3 * 8 * kept**2 if kept <= DENSE else 12 * 4 * CHUNK * measurements + 2 * KRYLOV_BYTES
     samples = 3 * 4 * max(config.samples, 1) * pixels
     jacobian = 3 * jacobian_bytes(shape, scan.geometry.domain_shape)  # and in float64, for the check

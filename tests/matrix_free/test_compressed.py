@@ -1,8 +1,13 @@
 """With a full basis a compression is exact inference: posterior, evidence, samples."""
 
+import dataclasses
+
 import pytest
 import torch
 
+from ct_dip.matrix_free.compressed import feature_signals, project, projected_evidence
+from ct_dip.matrix_free.compression import empty_compression, extend
+from ct_dip.matrix_free.noise import MeasurementNoise
 from ct_dip.posterior.exact import condition, prior_covariance
 from tests import tiny
 from tests.matrix_free.dense import (
@@ -10,6 +15,7 @@ from tests.matrix_free.dense import (
     FEW,
     MANY,
     PRIORS,
+    columns_of,
     compressed,
     configured,
     exact_model,
@@ -99,6 +105,27 @@ def test_evidence_is_that_of_exact_inference(full, complement, prior, objective)
     assert evidence.effective_dimension(inner) == pytest.approx(
         model.evidence.effective_dimension(theta), rel=1e-6
     )
+
+
+@pytest.mark.parametrize("views", [FEW, MANY], ids=["columns", "images"])
+def test_rest_of_a_strong_signal_in_float32(views):
+    """It is a millionth of the sinogram: a difference of squares would not have a digit left."""
+    problem = problem_of(configured("slope"), views=views, double=False)
+    covariance, whitened = problem.covariance(problem.prior.start), problem.whitened.dense()
+    kept = extend(problem, covariance, empty_compression(problem), trace=1e-20, max_rank=10)
+    q = columns_of(kept.basis)
+    r = problem.residual + 1e4 * q @ torch.randn(10, generator=torch.Generator().manual_seed(0)).double()
+    problem = dataclasses.replace(problem, residual=r)
+    noise = MeasurementNoise(problem.whitened, problem.complement.variance)
+    signals = feature_signals(problem, kept)
+    found = projected_evidence(problem, kept, noise, project(kept, noise), signals).rest.misfit
+
+    matrix = torch.eye(len(r), dtype=torch.float64) + (whitened * problem.complement.variance) @ whitened.T
+    v = torch.linalg.solve(matrix, q)
+    rest = r - q @ torch.linalg.solve(q.T @ v, v.T @ r)
+    expected = float(rest @ torch.linalg.solve(matrix, rest))
+    assert float(r @ torch.linalg.solve(matrix, r)) > 1e6 * expected
+    assert found == pytest.approx(expected, rel=1e-3)
 
 
 def test_gradient_of_the_evidence_at_a_fixed_ratio(full):

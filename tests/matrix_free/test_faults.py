@@ -21,6 +21,7 @@ from ct_dip.posterior.fit import fit_posterior
 from ct_dip.scanners import scanner
 from ct_dip.tangent.jacobian import Jacobian
 from tests import tiny
+from tests.matrix_free.dense import FEW, MANY
 from tests.test_pipeline import Notes
 
 QUICK = ["dip.channels=[8,8]", "dip.max_steps=150", "dip.cooldown_steps=50", "inference.starts=1"]
@@ -118,15 +119,17 @@ def test_the_iterative_regime_tells_what_did_not_converge(fitted, monkeypatch):
     assert "residual" in told
 
 
+@pytest.mark.parametrize("views", [FEW, MANY], ids=["columns", "images"])
 @pytest.mark.parametrize("regime", ["compressed", "iterative"])
-def test_a_network_that_is_blind_everywhere_leaves_all_to_the_complement(regime):
+def test_a_network_that_is_blind_everywhere_leaves_all_to_the_complement(regime, views):
     """A saturated output: J is zero, and there is nothing to compress."""
     fit = tiny.dip_fit()
     weights = {name: w - 500 if name == "last.bias" else w for name, w in fit.weights.items()}
     blind = dataclasses.replace(fit, weights=weights)
     config = InferenceConfig(starts=1, relevance=False, samples=400)
-    exact = fit_posterior(blind, tiny.scan(), config.model_copy(update={"regime": "exact"}))
-    found = fit_posterior(blind, tiny.scan(), config.model_copy(update={"regime": regime}))
+    scan = tiny.scan(views=views)
+    exact = fit_posterior(blind, scan, config.model_copy(update={"regime": "exact"}))
+    found = fit_posterior(blind, scan, config.model_copy(update={"regime": regime}))
     assert found.evidence.evidence == pytest.approx(exact.evidence.evidence, abs=0.05)
     assert np.median(np.abs(found.std / exact.std - 1)) < 0.05
     assert found.certificate["converged"] is True
