@@ -22,6 +22,7 @@ from ct_dip.dip.ensemble import DipFit
 from ct_dip.dip.fit import fit_dip
 from ct_dip.matrix_free.iterative import signal
 from ct_dip.matrix_free.problem import matrix_free_problem
+from ct_dip.matrix_free.rows import column_bytes
 from ct_dip.operators import ray_transform
 from ct_dip.operators.linear_map import LinearMap
 from ct_dip.posterior.fit import fit_posterior
@@ -70,9 +71,9 @@ def job(side: int, views: int, config: RunConfig) -> dict[str, Any]:
     seconds, peak = time.perf_counter() - start, peak_memory()
     certificate, jacobian = posterior.certificate, Jacobian(fit.network(), fit.network_input)
     rank, weights = certificate["rank"], len(jacobian.weights)
-    kept = min(scan.sinogram.size, fit.image.size)  # of every column of the basis
+    kept = column_bytes(scan.sinogram.size, fit.image.size)
     jacobian_mib, features, basis = (
-        size / 2**20 for size in (jacobian.bytes, 4 * rank * weights, 4 * rank * kept)
+        size / 2**20 for size in (jacobian.bytes, 4 * rank * weights, rank * kept)
     )
     stages = {
         name: {"seconds": value, "passes": meter.passes[name], "peak_MiB_so_far": meter.peaks[name]}

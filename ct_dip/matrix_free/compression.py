@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ct_dip.errors import CtDipError
 from ct_dip.matrix_free.problem import Problem
-from ct_dip.matrix_free.rows import Columns, Rows
+from ct_dip.matrix_free.rows import Columns, Rows, kept_as_images
 from ct_dip.priors.covariance import WeightCovariance
 from ct_dip.progress import Progress
 
@@ -27,7 +27,7 @@ class Compression(NamedTuple):
     """``Q`` and ``F``, and what they leave out.
 
     Args:
-        basis: Q, (measurements, rank), orthonormal columns; where pixels are fewer, kept as images.
+        basis: Q, (measurements, rank), orthonormal columns; kept as images where these take less memory.
         features: F, (rank, P).
         discarded: trace of S outside of Q for the covariance that was last asked for, in units of the stated
             noise; ``discarded_error`` its standard error.
@@ -51,10 +51,12 @@ class Compression(NamedTuple):
 def empty_compression(problem: Problem) -> Compression:
     """Of nothing: rank zero."""
     weights = problem.jacobian.weights
-    by_images = problem.pixels < problem.measurements
-    basis = Rows([weights.new_zeros(0, problem.pixels if by_images else problem.measurements)])
+    if kept_as_images(problem.measurements, problem.pixels):
+        basis = Columns(Rows([weights.new_zeros(0, problem.pixels).double()]), problem.whitened)
+    else:
+        basis = Columns(Rows([weights.new_zeros(0, problem.measurements)]))
     return Compression(
-        Columns(basis, problem.whitened if by_images else None),
+        basis,
         Rows([weights.new_zeros(0, len(weights))]),
         float("inf"),
         0.0,
@@ -89,7 +91,7 @@ def extend(
         while True:
             noise = torch.randn(_BATCH, len(weights), generator=generator, dtype=weights.dtype)
             images = _finite(problem.images(covariance.root(noise.to(weights.device))), "J")
-            drawn = images if basis.whitened is not None else problem.project(images).T
+            drawn = problem.project(images).T if basis.whitened is None else images.double()
             outside = basis.outside(drawn)
             passes += _BATCH
             squares = basis.measured(outside).double().square().sum(dim=0)
@@ -99,14 +101,14 @@ def extend(
             # One batch in any case: without a basis there is nothing that a search could go on with.
             if basis.rank >= max_rank or (basis.rank and (left <= trace or late)):
                 break
-            rounding = torch.finfo(drawn.dtype).eps * float(basis.measured(drawn).norm(dim=0).max())
+            rounding = torch.finfo(images.dtype).eps * float(basis.measured(drawn).norm(dim=0).max())
             new = _orthonormal(basis, outside, _ROUNDING * rounding)[: max_rank - basis.rank]
             if not len(new) and not basis.rank:  # a network that is blind everywhere: some direction
                 new = _orthonormal(basis, torch.ones_like(outside[:1]))
             if not len(new):
                 break
             new = _orthonormal(basis, basis.outside(new))  # twice is enough
-            features = features.extended(_finite(problem.pull(basis.measured(new)), "Jᵀ"))
+            features = features.extended(_finite(problem.pull(basis.measured(new).to(weights)), "Jᵀ"))
             basis = basis.extended(new)
             passes += len(new)
     return Compression(basis, features, left, error, passes, left <= trace)

@@ -74,11 +74,22 @@ class Rows:
         return torch.cat([vectors @ part.to(vectors).T for part in self.parts], dim=1)
 
 
+def kept_as_images(measurements: int, pixels: int) -> bool:
+    """Whether images take less memory than columns: they are kept in float64, columns in float32."""
+    return 2 * pixels < measurements
+
+
+def column_bytes(measurements: int, pixels: int) -> int:
+    """What is kept of a column."""
+    return 8 * pixels if kept_as_images(measurements, pixels) else 4 * measurements
+
+
 class Columns(NamedTuple):
     """Some sinograms as columns ``C``, (measurements, n), by their products.
 
-    Where there are fewer pixels than measurements, images U are kept in their place, with ``C = B U``: all
-    that a network can explain, and all that is solved for with it, is in the range of B.
+    Where there are far more measurements than pixels, images U are kept in their place, with ``C = B U``: all
+    that a network can explain, and all that is solved for with it, is in the range of B. They, and products
+    with them, are in float64: B is so ill-conditioned that those of float32 would not be orthogonal.
 
     Args:
         rows: Cᵀ or Uᵀ.
@@ -97,18 +108,19 @@ class Columns(NamedTuple):
         """Columns (measurements, n) of what is kept of them, (n, …)."""
         if self.whitened is None:
             return rows.T
-        return self.whitened(rows.reshape(-1, *self.whitened.domain_shape)).T
+        return self.whitened(rows.double().reshape(-1, *self.whitened.domain_shape)).T
 
     def __matmul__(self, coefficients: Tensor) -> Tensor:
-        """``C c``, (rank, k) → (measurements, k)."""
-        return self.measured(self.rows.combine(coefficients.T))
+        """``C c``, (rank, k) → (measurements, k), in the precision of c."""
+        wide = coefficients if self.whitened is None else coefficients.double()
+        return self.measured(self.rows.combine(wide.T)).to(coefficients)
 
     def inner(self, columns: Tensor) -> Tensor:
-        """``Cᵀ v``, (measurements, k) → (rank, k)."""
+        """``Cᵀ v``, (measurements, k) → (rank, k), in the precision of v."""
         vectors = columns.T
         if self.whitened is not None:
-            vectors = self.whitened.T(vectors.contiguous()).flatten(1)
-        return self.rows.inner(vectors).T
+            vectors = self.whitened.T(vectors.double().contiguous()).flatten(1)
+        return self.rows.inner(vectors).T.to(columns)
 
     def outside(self, rows: Tensor) -> Tensor:
         """``(I − C Cᵀ) v`` for columns v of which the same is kept as of these, if these are orthonormal."""

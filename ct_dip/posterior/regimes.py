@@ -9,7 +9,7 @@ from ct_dip.data.scan import Scan
 from ct_dip.dip.unet import UNet, UNetShape
 from ct_dip.matrix_free.infer import CLOSED_PIXELS
 from ct_dip.matrix_free.noise import CHUNK, DENSE
-from ct_dip.matrix_free.rows import PART
+from ct_dip.matrix_free.rows import PART, column_bytes
 from ct_dip.posterior.model import inference_bytes
 from ct_dip.solvers.lanczos import KRYLOV_BYTES
 from ct_dip.tangent.jacobian import jacobian_bytes
@@ -115,12 +115,12 @@ def _plan_iterative(shape: UNetShape, scan: Scan, config: InferenceConfig) -> Re
 def _compressed_bytes(shape: UNetShape, scan: Scan, config: InferenceConfig, rank: int) -> int:
     """Features; the basis, solved for and not; small matrices; the noise of the rest; samples; J itself."""
     weights, measurements, pixels = _weights(shape), scan.sinogram.size, _pixels(scan)
-    kept = min(measurements, pixels)  # of every column of the basis
+    fewer, kept = min(measurements, pixels), column_bytes(measurements, pixels)
     terms = 60 if config.resolved().objective != "scale" and config.prior == "block" else 3
-    by_rank = rank * 4 * (weights + 2 * kept) + 12 * (terms + 6) * rank**2
+    by_rank = rank * (4 * weights + 2 * kept) + 12 * (terms + 6) * rank**2
     # What is converted or copied at a time of the features, and of the basis.
-    parts = 16 * PART * (weights + kept) + 1024 * measurements
-    noise = 3 * 8 * kept**2 if kept <= DENSE else 12 * 4 * CHUNK * measurements + 2 * KRYLOV_BYTES
+    parts = PART * (16 * weights + 4 * kept) + 1024 * measurements
+    noise = 3 * 8 * fewer**2 if fewer <= DENSE else 12 * 4 * CHUNK * measurements + 2 * KRYLOV_BYTES
     samples = 3 * 4 * max(config.samples, 1) * pixels
     jacobian = 3 * jacobian_bytes(shape, scan.geometry.domain_shape)  # and in float64, for the check
     return by_rank + parts + noise + samples + jacobian
