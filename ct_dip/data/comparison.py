@@ -97,6 +97,11 @@ def compared_pixels(result: Result) -> Bools:
     return np.ones(result.mean.shape, dtype=bool) if mask is None else np.asarray(mask) > 0
 
 
+def compared_difference(result: Result, compared: Comparison) -> Floats:
+    """The image minus what it is compared with, (rows, columns), 1/mm; 0 where nothing is compared."""
+    return np.where(compared_pixels(result), result.mean - compared.image, 0.0)
+
+
 def comparison_of_result(result: Result) -> Comparison | None:
     """What a result was compared with."""
     if "truth" in result.arrays:

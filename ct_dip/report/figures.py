@@ -33,7 +33,7 @@ def reconstruction_panel(
         truth: adds a panel with the truth, and one with the error of every image: beside a single
             image, below several.
         truth_name: ``reference`` for a measured scan, which has no ground truth.
-        mask: pixels that the PSNR in the titles counts.
+        mask: pixels that the PSNR in the titles counts, and the only ones with errors.
     """
     top: dict[str, Floats] = dict(images)
     if truth is not None:
@@ -56,7 +56,8 @@ def reconstruction_panel(
     figure.colorbar(shown, ax=grey, label="attenuation (1/mm)", shrink=0.9)
 
     if truth is not None:
-        errors = {name: image - truth for name, image in images.items()}
+        seen = np.ones(truth.shape, dtype=bool) if mask is None else mask
+        errors = {name: np.where(seen, image - truth, 0.0) for name, image in images.items()}
         largest = float(np.quantile(np.abs(np.stack([*errors.values()])), 0.995)) or 1.0
         below = axes[0, len(top) : len(top) + 1] if one_row else axes[1]
         for axis, (name, error) in zip(below, errors.items(), strict=False):

@@ -16,7 +16,7 @@ from scipy.stats import norm
 
 from ct_dip.arrays import Floats
 from ct_dip.calibration.residuals import residual_histogram
-from ct_dip.data.comparison import compared_pixels, comparison_of_result
+from ct_dip.data.comparison import compared_difference, compared_pixels, comparison_of_result
 from ct_dip.data.result import Result
 from ct_dip.errors import MissingPartError
 from ct_dip.quality import psnr
@@ -64,7 +64,7 @@ def panel_figure(result: Result) -> Figure:
         axis.set_title(name + quality)
         _bar(figure, axis, shown, _ATTENUATION)
     if compared is not None:
-        error = result.mean - compared.image
+        error = compared_difference(result, compared)
         shown = show_image(axis := next(cells), error, result.pixel_size, cmap="RdBu_r", **_symmetric(error))
         axis.set_title(f"posterior mean − {compared.name}")
         _bar(figure, axis, shown, "error (1/mm)" if exact else "difference (1/mm)")

@@ -16,7 +16,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from ct_dip.arrays import Floats
-from ct_dip.data.comparison import comparison_of_result
+from ct_dip.data.comparison import compared_difference, comparison_of_result
 from ct_dip.data.result import Result
 from ct_dip.errors import ResultError
 from ct_dip.files import write_bytes
@@ -127,7 +127,7 @@ def payload(result: Result) -> dict[str, Any]:
         wide = float(np.quantile(result.std, 0.998)) or 1.0
         images.append(_image("std", "Error bar (1σ)", "std", 0.0, wide, result.std))
     if compared is not None:
-        error = result.mean - compared.image
+        error = compared_difference(result, compared)
         largest = float(np.quantile(np.abs(error), 0.995)) or 1.0
         name, title = ("error", "Error") if exact else ("difference", "Difference")
         images.append(_image(name, title, "error", -largest, largest, error))

@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 from ct_dip.data.result import Result
+from ct_dip.report.all_figures import result_panel
 from ct_dip.report.calibration_figures import calibration_figure
+from ct_dip.report.inference_figures import panel_figure
+from ct_dip.report.report_page import payload
 from ct_dip.report.verdicts import calibration
 
 
@@ -46,3 +49,15 @@ def test_verdicts_look_inside_of_the_mask(result):
 def test_figures_do(result):
     labels = [text.get_text() for text in calibration_figure(result).legends[0].get_texts()]
     assert any("(320)" in label for label in labels)
+
+
+def test_differences_are_shown_inside_of_the_mask(result):
+    result.arrays["fbp"] = result.arrays["dip"] = result.mean
+    for figure, name in ((panel_figure, "posterior mean − reference"), (result_panel, "LIN-DIP − reference")):
+        (axis,) = (axis for axis in figure(result).axes if axis.get_title() == name)
+        shown = np.asarray(axis.images[0].get_array())
+        assert not shown[:, :4].any()
+        assert shown[:, 4:].all()
+        assert axis.images[0].norm.vmax < 5e-3  # the scale follows what is shown
+    (page,) = (image for image in payload(result)["images"] if image["name"] == "difference")
+    assert page["high"] < 5e-3
