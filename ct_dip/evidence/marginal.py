@@ -24,7 +24,7 @@ class Factor(NamedTuple):
 
 
 def factorise(matrix: Tensor) -> Factor:
-    """Cholesky in float64; a jitter only where it fails without, and it is told.
+    """Cholesky in float64, of a lower triangle; a jitter only where it fails without, and it is told.
 
     Raises:
         CtDipError: the matrix is not positive definite even with a jitter of a millionth of its diagonal.
@@ -70,9 +70,14 @@ class CovarianceSum:
 
     def total(self, coefficients: Tensor) -> Tensor:
         """``Σ_t c_t Y_t``, (n, n), both triangles."""
+        full = self.lower(coefficients)
+        return full + full.tril(-1).T
+
+    def lower(self, coefficients: Tensor) -> Tensor:
+        """The same without what is above the diagonal: all that a Cholesky factorisation reads."""
         full = self.packed.new_zeros(self.size, self.size)
         full[self.rows, self.columns] = coefficients.detach() @ self.packed
-        return full + full.tril(-1).T
+        return full
 
     def terms(self, coefficients: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
         """``(rᵀK⁻¹r, log|K|)``, differentiable in the coefficients."""
@@ -85,12 +90,13 @@ class _Terms(torch.autograd.Function):
     def forward(
         ctx: Any, coefficients: Tensor, residual: Tensor, matrices: CovarianceSum
     ) -> tuple[Tensor, Tensor]:
-        lower, jitter = factorise(matrices.total(coefficients))
+        lower, jitter = factorise(matrices.lower(coefficients))
         matrices.jitter = max(matrices.jitter, jitter)
         alpha = torch.cholesky_solve(residual[:, None], lower)[:, 0]
-        inverse = torch.cholesky_inverse(lower)
-        pairs = torch.stack([matrices._pack(inverse), alpha[matrices.rows] * alpha[matrices.columns]])
-        by_logdet, by_quadratic = ((pairs * matrices.multiplicity) @ matrices.packed.T).unbind()
+        pairs = matrices.packed.new_empty(2, len(matrices.rows))
+        pairs[0] = matrices._pack(torch.cholesky_inverse(lower))
+        torch.mul(alpha[matrices.rows], alpha[matrices.columns], out=pairs[1])
+        by_logdet, by_quadratic = (pairs.mul_(matrices.multiplicity) @ matrices.packed.T).unbind()
         ctx.save_for_backward(by_quadratic, by_logdet)
         return residual @ alpha, 2 * lower.diagonal().log().sum()
 

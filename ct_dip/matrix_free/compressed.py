@@ -57,9 +57,12 @@ def project(
 
 
 def _projection(basis: Columns, solved: Columns) -> Projection:
-    chunks = solved.rows.chunks(_TOGETHER)
-    matrix = torch.cat([basis.inner(solved.measured(rows.double())) for rows in chunks], dim=1)
-    return Projection(solved, factorise(0.5 * (matrix + matrix.T)).lower)
+    rank, device = basis.rank, basis.rows.parts[0].device
+    matrix = torch.empty(rank, rank, dtype=torch.float64, device=device)
+    for rows, part in zip(solved.rows.chunks(_TOGETHER), torch.split(matrix, _TOGETHER, dim=1), strict=True):
+        part.copy_(basis.inner(solved.measured(rows.double())))
+    matrix.add_(matrix.T.clone()).mul_(0.5)
+    return Projection(solved, factorise(matrix).lower)
 
 
 class _Split(NamedTuple):

@@ -11,7 +11,13 @@ from torch import Tensor
 from ct_dip.checkpoint import stage_result
 from ct_dip.evidence.fit import EvidenceFit, fit_evidence
 from ct_dip.evidence.model import COMPLEMENT_REACH, EvidenceModel
-from ct_dip.matrix_free.compressed import Projection, feature_signals, project, projected_evidence
+from ct_dip.matrix_free.compressed import (
+    Compressed,
+    Projection,
+    feature_signals,
+    project,
+    projected_evidence,
+)
 from ct_dip.matrix_free.compression import Compression, empty_compression, extend, from_state, to_state
 from ct_dip.matrix_free.noise import MeasurementNoise
 from ct_dip.matrix_free.problem import Problem, problem_digest
@@ -44,11 +50,21 @@ class CompressedFit(NamedTuple):
     ratio: float
     rounds: int
 
-    @property
-    def gram(self) -> Tensor:
-        """``F Σ Fᵀ`` of the fitted prior."""
-        prior, _, _ = self.model.split(self.evidence.theta)
-        return torch.tensordot(self.model.prior.coefficients(prior).to(self.signals), self.signals, 1)
+    def posterior(self, problem: Problem) -> Compressed:
+        """At the hyperparameters."""
+        prior, _, log_noise = self.model.split(self.evidence.theta)
+        noise = math.exp(float(log_noise))
+        gram = torch.tensordot(self.model.prior.coefficients(prior).to(self.signals), self.signals, 1)
+        return Compressed(
+            problem,
+            self.compression,
+            self.noise,
+            self.projection,
+            problem.covariance(prior),
+            None if self.noise.variance is None else noise * self.noise.variance,
+            noise,
+            gram,
+        )
 
 
 def fit_compressed(

@@ -52,13 +52,11 @@ def infer_compressed(
         folder=folder,
         progress=progress,
     )
-    prior, _, log_noise = found.model.split(found.evidence.theta)
-    noise = math.exp(float(log_noise))
-    pixels = None if found.noise.variance is None else noise * found.noise.variance
-    covariance = problem.covariance(prior)
-    at_mean = Compressed(
-        problem, found.compression, found.noise, found.projection, covariance, pixels, noise, found.gram
-    )
+    evidence, rounds, ratio = found.evidence, found.rounds, found.ratio
+    effective_dimension = found.model.effective_dimension(evidence.theta)
+    at_mean = found.posterior(problem)
+    del found  # with the matrices of the search
+    compression, base, noise = at_mean.compression, at_mean.measurement_noise, at_mean.noise
     spots = torch.zeros(problem.pixels, dtype=torch.float64)
     with progress.stage("posterior"):
         if config.relevance:
@@ -72,16 +70,15 @@ def infer_compressed(
         mean = at_mean.mean()
     with progress.stage("check of the compression") as stage:
         check = check_compression(at_mean, spread, seed, stage)
-    compression = found.compression
     certificate: dict[str, Any] = {
         "rank": compression.rank,
         "discarded_trace": compression.discarded / noise / problem.dimensions,
         "discarded_trace_error": compression.discarded_error / noise / problem.dimensions,
         "discarded_trace_allowed": config.compression,
-        "extensions": found.rounds,
+        "extensions": rounds,
         **check._asdict(),
         "accurate": check.accurate,
-        "noise_log_det_error": float(found.noise.log_det.standard_error),
+        "noise_log_det_error": float(base.log_det.standard_error),
         "noise_solve_residual": at_mean.measurement_noise.worst_residual,
         "noise_solve_converged": at_mean.measurement_noise.converged,
     }
@@ -90,21 +87,21 @@ def infer_compressed(
         check.converged and check.accurate and compression.complete and at_mean.measurement_noise.converged
     )
     closed = config.deviations == "closed" or (
-        config.deviations == "auto" and problem.pixels <= CLOSED_PIXELS and found.noise.dense
+        config.deviations == "auto" and problem.pixels <= CLOSED_PIXELS and base.dense
     )
     deviations, variance = _deviations(problem, spread, seed, closed, deadline, folder, certificate, progress)
     extra = {}
     if problem.complement is not None and problem.complement.deviation is not None:
-        extra["log_complement"] = math.log(found.ratio * noise)
+        extra["log_complement"] = math.log(ratio * noise)
     return Inferred(
-        evidence=found.evidence,
+        evidence=evidence,
         noise=noise,
         mean=mean,
         deviations=deviations,
         sinogram_variance=variance,
-        effective_dimension=found.model.effective_dimension(found.evidence.theta),
+        effective_dimension=effective_dimension,
         spots=int((spots > 0).sum()),
-        jitter=max(found.evidence.jitter, at_mean.jitter, spread.jitter),
+        jitter=max(evidence.jitter, at_mean.jitter, spread.jitter),
         certificate=certificate,
         extra=extra,
     )

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ct_dip.operators.linear_map import LinearMap
 
-PART = 256  # rows that are kept, and converted, together
+PART = 64  # rows that are kept, and converted, together
 
 
 class Rows:

@@ -1,9 +1,13 @@
 """Sizes of a linear map: its largest singular value and its typical column."""
 
+import math
+
 import torch
 from torch import Tensor
 
 from ct_dip.operators.linear_map import LinearMap
+
+_TOGETHER = 16  # probes that are projected at once
 
 
 def operator_norm(
@@ -44,7 +48,9 @@ def rms_column_norm(linear_map: LinearMap, row_weights: Tensor, *, probes: int =
         probes: number of sign vectors; relative error about ``(probes · rank)^−½``.
     """
     generator = torch.Generator().manual_seed(seed)
-    signs = torch.randint(0, 2, (probes, *linear_map.domain_shape), generator=generator)
-    images = linear_map((2 * signs - 1).to(row_weights)) * row_weights
-    columns = torch.Size(linear_map.domain_shape).numel()
-    return float((torch.sum(images**2) / (probes * columns)).sqrt())
+    total = 0.0
+    for first in range(0, probes, _TOGETHER):
+        size = (min(_TOGETHER, probes - first), *linear_map.domain_shape)
+        signs = 2 * torch.randint(0, 2, size, generator=generator) - 1
+        total += float((linear_map(signs.to(row_weights)) * row_weights).double().square().sum())
+    return math.sqrt(total / probes / math.prod(linear_map.domain_shape))

@@ -8,7 +8,7 @@ from torch import Tensor
 from ct_dip.dip.unet import WeightBlock
 from ct_dip.priors.weights import BlockPrior
 
-_PART = 4096  # weights that are taken together
+_PART = 1024  # weights that are taken together
 
 
 class WeightCovariance:
