@@ -63,10 +63,7 @@ def infer_compressed(
             spots = relevant_pixels(at_mean, seed)
             if spots.any():
                 at_mean = at_mean.with_pixel_variance(spots)
-        assert config.temper is not None
-        spread = at_mean
-        if config.temper != 1:
-            spread = at_mean.tempered(config.temper)
+        spread = at_mean if config.temper == 1 else at_mean.tempered(config.temper)
         mean = at_mean.mean()
     with progress.stage("check of the compression") as stage:
         check = check_compression(at_mean, spread, seed, stage)
@@ -133,7 +130,6 @@ def infer_iterative(
             if spots.any():
                 at_mean = at_mean.with_pixel_variance(spots)
         mean = at_mean.mean()
-        assert config.temper is not None
         spread = Iterative(
             problem,
             at_mean.covariance.scaled(config.temper),

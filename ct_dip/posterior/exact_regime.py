@@ -56,7 +56,6 @@ def infer_exact(
         if config.integrate == "laplace":
             points = hyperparameter_points(model.evidence, found)
         moments = condition_over(model, points)
-        assert config.temper is not None
         if config.temper != 1:
             moments = moments._replace(covariance=condition_over(model, points, config.temper).covariance)
         _, _, noise = model.evidence.split(found.theta)

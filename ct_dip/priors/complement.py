@@ -5,10 +5,11 @@ from every ``h(w)``, as every true one does, are impossible. The data hardly see
 of prior knowledge:
 
 ``slope``: a network that misplaces an edge is wrong where the image changes within a pixel or two, and where
-it is between its extremes. With x = f(w̃) relative to the range of the output and ⟨·⟩ the 3×3 mean, the
-deviation goes with ``½ (⟨x²⟩ − ⟨x⟩²)^½ + b ⟨x (1 − x)⟩``, with what the noise leaves open in a single pixel,
-σ/‖A e_j‖, and with the square root of the number of pixels per measurement, where that is above one; plus a
-small floor everywhere.
+it is between its extremes. With x = f(w̃) relative to the range of the output, ⟨·⟩ the 3×3 mean, and c the
+number of pixels per measurement where that is above one, the deviation is
+``1.5 c^½ (⟨x²⟩ − ⟨x⟩²)^½ + ⟨x (1 − x)⟩`` in units of what the noise leaves open in a single pixel, σ/‖A e_j‖;
+plus a small floor everywhere. Where an edge lies is the less certain the fewer measurements there are; a
+plateau is an average of many pixels.
 ``white``: ``τ²`` everywhere, by evidence.
 ``floor``: ``σ_y² mean diag (AᵀA)⁺`` with 100 singular vectors, as published; added to the posterior only.
 """
@@ -26,10 +27,11 @@ from ct_dip.arrays import Floats
 from ct_dip.dip.unet import Output
 from ct_dip.operators.linear_map import LinearMap
 
-# A compromise of KMNIST images 50 to 57, HTC 2022 01a and a generated object; see experiments/README.md.
-_SLOPE_AMPLITUDE = 2.0  # in units of σ/‖A e_j‖
-_SLOPE_BETWEEN = 0.4  # b
-_SLOPE_FLOOR = 0.03  # in the same units
+# A compromise of KMNIST images 50 to 57, HTC 2022 01a and 04c, and generated objects; experiments/README.md.
+# In units of σ/‖A e_j‖.
+_EDGES = 1.5
+_PLATEAUS = 1.0
+_FLOOR = 0.03
 _WHITE_VARIANCE = 1e-4
 _WHITE_DEVIATION = 3.0
 _FLOOR_VECTORS = 100
@@ -65,10 +67,9 @@ def slope_complement(image: Tensor, output: Output, pixel_noise: float, measurem
         low, high = float(image.min()), float(image.max())
     x = (image.double() - low) / ((high - low) or 1.0)
     spread = (_local_mean(x.square()) - _local_mean(x).square()).clamp_min(0)
-    slope = 0.5 * spread.sqrt() + _SLOPE_BETWEEN * _local_mean(x * (1 - x))
     crowding = max(1.0, image.numel() / measurements)
-    relative = crowding * (_SLOPE_AMPLITUDE * slope).square() + _SLOPE_FLOOR**2
-    return Complement(pixel_noise**2 * relative)
+    slope = _EDGES * (crowding * spread).sqrt() + _PLATEAUS * _local_mean(x * (1 - x))
+    return Complement(pixel_noise**2 * (slope.square() + _FLOOR**2))
 
 
 def _local_mean(x: Tensor) -> Tensor:

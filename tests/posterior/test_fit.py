@@ -19,7 +19,6 @@ from ct_dip.posterior.relevance import relevant_pixels
 from ct_dip.priors.complement import published_floor, slope_complement
 from ct_dip.scanners import scanner
 from tests import tiny
-from tests.posterior.test_exact import OPTIMUM
 
 
 @pytest.fixture(scope="module")
@@ -210,6 +209,14 @@ def test_slope_complement_is_wide_at_edges_only():
     assert (slope_complement(torch.ones(8, 8), "identity", 0.05, 64).variance > 0).all()
 
 
+def test_plateaus_do_not_depend_on_the_number_of_measurements():
+    gray = torch.full((8, 8), 0.5)
+    many, few = (slope_complement(gray, "sigmoid", 0.05, count).variance for count in (64, 16))
+    torch.testing.assert_close(few, many)
+    black = slope_complement(torch.zeros(8, 8), "sigmoid", 0.05, 64).variance
+    assert (many > 10 * black).all()
+
+
 def test_published_floor_is_the_mean_of_the_pseudo_inverse():
     model, _, _ = tiny.model(InferenceConfig())
     floor = published_floor(model.whitened)
@@ -240,10 +247,7 @@ def test_a_spot_that_the_prior_excludes_is_found():
     assert spots[12] == spots.max()
 
 
-def test_only_the_common_scale_is_tempered():
-    assert OPTIMUM.resolved().temper == 1.0
-    assert InferenceConfig().resolved().temper < 1.0
-    assert InferenceConfig(temper=0.7).resolved().temper == 0.7
+def test_a_temper_narrows_the_error_bars_and_leaves_the_image():
     fit, scan = tiny.dip_fit(), tiny.scan()
     whole, part = (fit_posterior(fit, scan, InferenceConfig(starts=1, temper=t)) for t in (1.0, 0.2))
     np.testing.assert_array_equal(whole.mean, part.mean)
