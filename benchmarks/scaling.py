@@ -72,9 +72,14 @@ def job(side: int, views: int, config: RunConfig) -> dict[str, Any]:
     certificate, jacobian = posterior.certificate, Jacobian(fit.network(), fit.network_input)
     rank, weights = certificate["rank"], len(jacobian.weights)
     kept = column_bytes(scan.sinogram.size, fit.image.size)
-    jacobian_mib, features, basis = (
-        size / 2**20 for size in (jacobian.bytes, 4 * rank * weights, rank * kept)
-    )
+    held = {
+        # The network's constants in float32, and for the check of the compression in float64.
+        "activations": 3 * jacobian.bytes,
+        "features": 4 * rank * weights,
+        "basis": 2 * rank * kept,  # and solved for
+        "ray transform": getattr(transform, "nbytes", 0),
+    }
+    held_mib = {name: size / 2**20 for name, size in held.items()}
     stages = {
         name: {"seconds": value, "passes": meter.passes[name], "peak_MiB_so_far": meter.peaks[name]}
         for name, value in meter.seconds.items()
@@ -93,10 +98,9 @@ def job(side: int, views: int, config: RunConfig) -> dict[str, Any]:
         "certificate": certificate,
         "peak_MiB": peak,
         "libraries_MiB": own,
-        "jacobian_MiB": jacobian_mib,
-        "features_MiB": features,
-        "basis_MiB": basis,
-        "beyond_MiB": peak - own - jacobian_mib - features,  # activations and features
+        "held_MiB": held_mib,
+        "beyond_features_MiB": peak - own - held_mib["activations"] - held_mib["features"],
+        "beyond_all_MiB": peak - own - sum(held_mib.values()),
         **_products(fit, scan, config, jacobian, transform),
     }
 
@@ -162,7 +166,7 @@ def _growth(found: Sequence[dict[str, Any]]) -> Iterator[Row]:
 
     names = [name for name in found[-1]["stages"] if all(name in each["stages"] for each in found)]
     stages = {name: at([each["stages"][name]["seconds"] for each in found]) for name in names}
-    figures = ("rank", "passes", "peak_MiB", "jacobian_MiB", "features_MiB", "basis_MiB", *PRODUCTS.values())
+    figures = ("rank", "passes", "peak_MiB", *PRODUCTS.values())
     details = {key: at([each[key] for each in found]) for key in figures}
     yield plain(
         "scaling",

@@ -95,7 +95,7 @@ def test_scaling_is_measured_in_fresh_processes_and_extrapolated(monkeypatch, ca
     assert [job["pixels"] for job in jobs] == [144, 256]
     for job in jobs:
         assert job["passes"] == sum(stage["passes"] for stage in job["stages"].values()) + 1  # J w̃
-        assert job["features_MiB"] == pytest.approx(4 * job["rank"] * job["weights"] / 2**20)
+        assert job["held_MiB"]["features"] == pytest.approx(4 * job["rank"] * job["weights"] / 2**20)
         assert 0 < job["seconds_J"] < job["value"]
     (beyond,) = [row for row in rows if row.get("extrapolated")]
     assert beyond["value"] == pytest.approx(sum(beyond["stages"].values()))
