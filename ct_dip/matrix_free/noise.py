@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ct_dip.matrix_free.rows import Columns
-from ct_dip.operators.linear_map import LinearMap
+from ct_dip.operators.whitened import Whitened
 from ct_dip.progress import Stage
 from ct_dip.solvers.conjugate_gradients import conjugate_gradients
 from ct_dip.solvers.lanczos import Estimate, spectral_density
@@ -36,7 +36,7 @@ class MeasurementNoise:
         converged: whether all of them met their tolerance.
     """
 
-    def __init__(self, whitened: LinearMap, variance: Tensor | None) -> None:
+    def __init__(self, whitened: Whitened, variance: Tensor | None) -> None:
         self.whitened, self.variance = whitened, variance
         pixels = math.prod(whitened.domain_shape)
         (measurements,) = whitened.range_shape
@@ -58,25 +58,21 @@ class MeasurementNoise:
         assert self.variance is not None
         return self.variance
 
-    def _project(self, images: Tensor) -> Tensor:
-        """``B x``, (n, pixels) → (measurements, n)."""
-        return self.whitened(images.reshape(-1, *self.whitened.domain_shape)).T
-
     def _back_project(self, v: Tensor, factor: Tensor) -> Tensor:
         """``F Bᵀ v``, (measurements, n) → (n, pixels), with a factor of every pixel."""
-        images = self.whitened.T(v.T.contiguous()).flatten(1)
+        images = self.whitened.back_project(v)
         return images * factor.to(images)
 
     def _pixels(self, v: Tensor) -> Tensor:
         """``B D Bᵀ v``."""
-        return self._project(self._back_project(v, self._diagonal))
+        return self.whitened.project(self._back_project(v, self._diagonal))
 
     def _smaller(self, v: Tensor) -> Tensor:
         """``B D Bᵀ v`` or ``D^½ Bᵀ B D^½ v``, (size, n) → the same."""
         if not self.by_pixels:
             return self._pixels(v)
         root = self._diagonal.sqrt()
-        return self._back_project(self._project(v.T * root.to(v)), root).T
+        return self._back_project(self.whitened.project(v.T * root.to(v)), root).T
 
     @cached_property
     def _lower(self) -> Tensor:
@@ -107,7 +103,7 @@ class MeasurementNoise:
         if self.by_pixels:
             root = self._diagonal.sqrt()
             solved = torch.cholesky_solve(self._back_project(v, root).T, self._lower)
-            x = v - self._project(solved.T * root)
+            x = v - self.whitened.project(solved.T * root)
         else:
             x = torch.cholesky_solve(v, self._lower)
         if not self.worst_residual:  # of the first solve, for all: they have the same factor
@@ -130,9 +126,9 @@ class MeasurementNoise:
         wide = images.double()
         if self.dense and self.by_pixels:
             root = self._diagonal.sqrt()
-            seen = self._back_project(self._project(wide), root)
+            seen = self._back_project(self.whitened.project(wide), root)
             return wide - root * torch.cholesky_solve(seen.T, self._lower).T
-        return wide - self._back_project(self.solve(self._project(wide)), self._diagonal)
+        return wide - self._back_project(self.solve(self.whitened.project(wide)), self._diagonal)
 
     def solve_basis(
         self, basis: Columns, known: Columns | None = None, stage: Stage | None = None
@@ -188,7 +184,7 @@ class SpottedNoise(MeasurementNoise):
         units = torch.zeros_like(extra).repeat(len(index), 1)
         units[torch.arange(len(index)), index] = variance.double().sqrt()
         self.units = units  # E = B units
-        columns = self._project(units)
+        columns = self.whitened.project(units)
         self.solved = base.solve(columns)
         inner = columns.T @ self.solved
         inner.diagonal().add_(1.0)

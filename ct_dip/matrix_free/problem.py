@@ -72,11 +72,11 @@ class Problem:
 
     def project(self, images: Tensor) -> Tensor:
         """``B x``, (n, pixels) → (measurements, n)."""
-        return self.whitened(images.reshape(-1, *self.jacobian.range_shape)).T
+        return self.whitened.project(images)
 
     def back_project(self, columns: Tensor) -> Tensor:
         """``Bᵀ v``, (measurements, n) → (n, pixels)."""
-        return self.whitened.T(columns.T.contiguous()).flatten(1)
+        return self.whitened.back_project(columns)
 
     def images(self, weights: Tensor) -> Tensor:
         """``J w``, (n, P) → (n, pixels)."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ct_dip.operators.linear_map import LinearMap
+from ct_dip.operators.whitened import Whitened
 
 PART = 64  # rows that are kept, and converted, together
 
@@ -97,7 +97,7 @@ class Columns(NamedTuple):
     """
 
     rows: Rows
-    whitened: LinearMap | None = None
+    whitened: Whitened | None = None
 
     @property
     def rank(self) -> int:
@@ -108,7 +108,7 @@ class Columns(NamedTuple):
         """Columns (measurements, n) of what is kept of them, (n, …)."""
         if self.whitened is None:
             return rows.T
-        return self.whitened(rows.double().reshape(-1, *self.whitened.domain_shape)).T
+        return self.whitened.project(rows.double())
 
     def __matmul__(self, coefficients: Tensor) -> Tensor:
         """``C c``, (rank, k) → (measurements, k), in the precision of c."""
@@ -119,7 +119,7 @@ class Columns(NamedTuple):
         """``Cᵀ v``, (measurements, k) → (rank, k), in the precision of v."""
         vectors = columns.T
         if self.whitened is not None:
-            vectors = self.whitened.T(vectors.double().contiguous()).flatten(1)
+            vectors = self.whitened.back_project(columns.double())
         return self.rows.inner(vectors).T.to(columns)
 
     def outside(self, rows: Tensor) -> Tensor:

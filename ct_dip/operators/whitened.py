@@ -23,3 +23,11 @@ class Whitened(LinearMap):
 
     def _adjoint(self, y: Tensor) -> Tensor:
         return self.transform.T(y.reshape(-1, *self.inverse.shape) * self.inverse.to(y))
+
+    def project(self, images: Tensor) -> Tensor:
+        """``B x``, flat images as rows to measurements as columns: (n, pixels) → (measurements, n)."""
+        return self(images.reshape(-1, *self.domain_shape)).T
+
+    def back_project(self, columns: Tensor) -> Tensor:
+        """``Bᵀ v``, (measurements, n) → (n, pixels)."""
+        return self.T(columns.T.contiguous()).flatten(1)
