@@ -53,7 +53,8 @@ def load_checkpoint(path: Path, digest: str) -> dict[str, Tensor] | None:
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             found = str(arrays["digest"])
-            state = {name: torch.from_numpy(arrays[name]) for name in arrays if name != "digest"}
+            names = [name for name in arrays if name != "digest"] if found == digest else []
+            state = {name: torch.from_numpy(arrays[name]) for name in names}
     except (KeyError, ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
         raise InputError(f"checkpoint {path} cannot be read ({error}); remove it to start again") from error
     if found != digest:

@@ -114,23 +114,35 @@ def extend(
     return Compression(basis, features, left, error, passes, left <= trace)
 
 
-def to_state(compression: Compression) -> dict[str, Tensor]:
-    """For `ct_dip.checkpoint`."""
-    numbers = compression._asdict() | {
-        "basis": compression.basis.rows.whole(),
-        "features": compression.features.whole(),
+def to_state(compression: Compression, before: Compression) -> dict[str, Tensor]:
+    """For `ct_dip.checkpoint`: the parts that a compression has beyond the one that it was grown from."""
+    state = {
+        "discarded": torch.tensor(compression.discarded, dtype=torch.float64),
+        "discarded_error": torch.tensor(compression.discarded_error, dtype=torch.float64),
+        "passes": torch.tensor(compression.passes),
+        "complete": torch.tensor(compression.complete),
     }
-    return {
-        name: torch.as_tensor(value, dtype=torch.float64 if isinstance(value, float) else None)
-        for name, value in numbers.items()
-    }
+    for name, rows, old in (
+        ("basis", compression.basis.rows, before.basis.rows),
+        ("features", compression.features, before.features),
+    ):
+        for number, part in enumerate(rows.parts):
+            if number >= len(old.parts) or part is not old.parts[number]:
+                state[f"{name}-{number:03d}"] = part
+    return state
 
 
-def from_state(state: dict[str, Tensor], problem: Problem) -> Compression:
-    """What `to_state` kept of a problem."""
+def from_state(state: dict[str, Tensor], before: Compression) -> Compression:
+    """What `to_state` kept, with the same parts, so that products have the same bits."""
+
+    def rows(name: str, old: Rows) -> Rows:
+        new = {int(key.removeprefix(name)): part for key, part in state.items() if key.startswith(name)}
+        parts = dict(enumerate(old.parts)) | new
+        return Rows([parts[number] for number in sorted(parts)])
+
     return Compression(
-        empty_compression(problem).basis._replace(rows=Rows([state["basis"]])),
-        Rows([state["features"]]),
+        before.basis._replace(rows=rows("basis-", before.basis.rows)),
+        rows("features-", before.features),
         float(state["discarded"]),
         float(state["discarded_error"]),
         int(state["passes"]),

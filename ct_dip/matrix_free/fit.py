@@ -24,7 +24,7 @@ from ct_dip.matrix_free.problem import Problem, problem_digest
 from ct_dip.progress import Progress
 from ct_dip.tangent.statistics import streamed_difference_variances
 
-COMPRESSION = "compression.npz"
+COMPRESSION = "compression-{number}.npz"  # of the first basis, and of every time that it grew
 _LOOSE = 20.0  # tolerance of the first basis, whose hyperparameters are only where the search begins
 _FIRST_RANK = 256  # of it at most: the prior that the fitted weights suggest may be far too wide
 _ROUNDS = 6  # of extending the basis and fitting again
@@ -84,7 +84,7 @@ def fit_compressed(
         tolerance: trace of the signal that may stay outside of the basis, in units of the noise's trace in
             the sinograms that an image can have.
         deadline: of ``time.monotonic``, after which the basis grows no more.
-        folder: where the first compression, which takes most of the time, is kept.
+        folder: where compressions, which take most of the time, are kept.
     """
     progress = progress or Progress()
     variances = None
@@ -95,26 +95,29 @@ def fit_compressed(
     def grow(
         before: Compression, theta: Tensor, noise: float, number: int, max_rank: int = max_rank
     ) -> Compression:
-        return extend(
-            problem,
-            problem.covariance(theta),
-            before,
-            trace=allowed * noise,
-            max_rank=max_rank,
-            seed=seed + number,
-            deadline=deadline,
-            progress=progress,
+        digest = f"{problem_digest(problem)} {allowed} {max_rank} {seed} {deadline is None}"
+        state = stage_result(
+            folder,
+            COMPRESSION.format(number=number),
+            f"{digest} {number} {before.rank} {theta.tolist()} {noise}",
+            lambda: to_state(
+                extend(
+                    problem,
+                    problem.covariance(theta),
+                    before,
+                    trace=allowed * noise,
+                    max_rank=max_rank,
+                    seed=seed + number,
+                    deadline=deadline,
+                    progress=progress,
+                ),
+                before,
+            ),
         )
+        return from_state(state, before)
 
-    state = stage_result(
-        folder,
-        COMPRESSION,
-        f"{problem_digest(problem)} {allowed} {max_rank} {seed}",
-        lambda: to_state(
-            grow(empty_compression(problem), problem.prior.start, _LOOSE, 0, min(max_rank, _FIRST_RANK))
-        ),
-    )
-    compression = from_state(state, problem)
+    first = min(max_rank, _FIRST_RANK)
+    compression = grow(empty_compression(problem), problem.prior.start, _LOOSE, 0, first)
     found = _fit(problem, compression, variances, starts, seed, 0, None, progress)
     for number in range(1, _ROUNDS + 1):
         prior, _, noise = found.model.split(found.evidence.theta)

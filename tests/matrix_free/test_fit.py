@@ -98,17 +98,19 @@ def test_tv_predcp_agrees_with_exact_inference():
     assert abs(found.linear - expected.linear).max() < 0.05 * expected.std.mean()
 
 
+@pytest.mark.parametrize("temper", [1.0, 0.2])
 @pytest.mark.parametrize("complement", ["none", "slope", "floor"])
-def test_posterior_of_the_regime_is_that_of_exact_inference(complement):
+def test_posterior_of_the_regime_is_that_of_exact_inference(complement, temper):
     problem = problem_of(configured(complement, objective="scale"))
+    settings = {"objective": "scale", "temper": temper, "relevance": False}
     found = fit_posterior(
         tiny.dip_fit(),
         tiny.scan(),
-        configured(complement, objective="scale", regime="compressed", compression=1e-6, relevance=False),
+        configured(complement, regime="compressed", compression=1e-6, **settings),
     )
     model = exact_model(problem)
     theta = fit_evidence(model.evidence).theta
-    expected = condition(model, theta, 0.2)
+    expected = condition(model, theta, temper)
     std = tiny.SCALE * expected.covariance.diagonal().sqrt().reshape(tiny.IMAGE).numpy()
     assert abs(found.std / std - 1).max() < 0.01
     mean = tiny.SCALE * condition(model, theta).mean.reshape(tiny.IMAGE).numpy()
