@@ -38,7 +38,7 @@ NEIGHBOURS = 9  # pixels across the squares in which the noise of the reference 
 
 
 def scan_and_references(name: str, *, views: int, pixels: int) -> tuple[Scan, Floats, Floats]:
-    """Few views in bins as wide as a pixel, the reference, and the noise of its pixels, both in 1/mm."""
+    """Few views in bins as wide as a pixel, the reference, and an image of noise like its own, in 1/mm."""
     full = load_htc(data_folder() / "htc2022" / f"htc2022_{name}_full.mat", pixels=pixels, width=WIDTH)
     finer = max(1, 512 // pixels)
     reference = reference_image(full, filter="hann", finer=finer)
@@ -47,12 +47,11 @@ def scan_and_references(name: str, *, views: int, pixels: int) -> tuple[Scan, Fl
         for first in (0, 1)
     )
     inside = field_of_view(full)
-    noise = _local_rms((even - odd) / 2, inside)
     few = full.bin_detectors(finer).select_views(slice(None, None, FULL_VIEWS // views))
-    return dataclasses.replace(few, mask=inside), reference, noise
+    return dataclasses.replace(few, mask=inside), reference, (even - odd) / 2
 
 
-def _local_rms(values: Floats, inside: Bools) -> Floats:
+def local_rms(values: Floats, inside: Bools) -> Floats:
     """Over the neighbours of every pixel that are inside; 0 outside."""
     squares, counts = (
         uniform_filter(np.where(inside, part, 0.0), NEIGHBOURS) for part in (values.astype(float) ** 2, 1.0)
@@ -68,11 +67,12 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], help="section.key=value")
     parser.add_argument("--out", type=Path, default=Path("measured_calibration"))
     arguments = parser.parse_args()
-    scan, reference, noise = scan_and_references(
+    scan, reference, like_noise = scan_and_references(
         arguments.name, views=arguments.views, pixels=arguments.pixels
     )
     inside = scan.mask
     assert inside is not None
+    noise = local_rms(like_noise, inside)
     typical = float(np.sqrt(np.mean(noise[inside] ** 2)))
     config = load_config(method="lin-dip", preset="auto", settings=arguments.set)
     arguments.out.mkdir(parents=True, exist_ok=True)

@@ -2,9 +2,9 @@
 
 ``CT_DIP_DATA=… python -m experiments.objects [--set inference.temper=0.2] [--cases walnut-64 …]``
 
-Generated objects against their truth, and measured scans that no benchmark reports against a reference with
-noise of its own. Printed are the log-likelihood of single pixels, and how much 95 % intervals hold: of all
-pixels, of those in or near the object, and of means over blocks of 4×4 and 8×8 pixels there.
+Generated objects against their truth, and measured scans, of which no benchmark reports error bars, against a
+reference with noise of its own. Printed are the log-likelihood of single pixels, and how much 95 % intervals
+hold: of all pixels, of those in or near the object, and of means over blocks of 4×4 and 8×8 pixels there.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from ct_dip.geometry import Volume
 from ct_dip.operators import ray_transform
 from ct_dip.posterior.fit import fit_posterior
 from ct_dip.scanners import scanner
-from experiments.measured_calibration import scan_and_references
+from experiments.measured_calibration import local_rms, scan_and_references
 
 
 class Object(NamedTuple):
@@ -41,7 +41,7 @@ class Object(NamedTuple):
         return f"{self.name}-{self.side}"
 
     def scan(self) -> tuple[Scan, Floats, Floats]:
-        """The scan, truth or reference, and the noise of the latter's pixels."""
+        """The scan, truth or reference, and an image of noise like the latter's."""
         if self.noise is None:
             return scan_and_references(self.name, views=self.views, pixels=self.side)
         geometry = scanner(Volume(shape=(self.side, self.side)), views=self.views)
@@ -80,15 +80,16 @@ def main() -> None:
         transform = ray_transform(scan.geometry)
         fit = fit_dip(scan, own.dip, transform=transform)
         posterior = fit_posterior(fit, scan, own.inference, transform=transform)
-        std = np.hypot(posterior.std, noise)
         inside = np.ones(truth.shape, dtype=bool) if scan.mask is None else scan.mask
+        std = np.hypot(posterior.std, local_rms(noise, inside))
         near = near_object(truth) & inside
         score = np.mean(norm.logpdf(truth[inside], posterior.mean[inside], std[inside]))
         held = [_held(truth, posterior.mean, std, mask) for mask in (inside, near)]
         spread = posterior.sample(100) - posterior.mean
         for width in (4, 8):
-            block = np.hypot(_blocks(spread, width).std(axis=0), _blocks(noise, width) / width)
             whole = _blocks(near.astype(float), width) == 1
+            averaged = np.sqrt(np.mean(_blocks(noise, width)[whole] ** 2))  # neighbours are not independent
+            block = np.hypot(_blocks(spread, width).std(axis=0), averaged)
             held.append(_held(_blocks(truth, width), _blocks(posterior.mean, width), block, whole))
         print(f"{each.label:14s} {score:8.3f}  {'  '.join(f'{h:.3f}'.lstrip('0') for h in held)}", flush=True)
 

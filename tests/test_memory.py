@@ -1,5 +1,6 @@
 import pytest
 
+from ct_dip import memory
 from ct_dip.errors import InputError, MemoryBudgetError
 from ct_dip.memory import available_bytes, format_bytes, memory_budget, require
 
@@ -43,3 +44,16 @@ def test_refusals_carry_the_numbers():
 )
 def test_bytes_are_spelled(count, text):
     assert format_bytes(count) == text
+
+
+@pytest.mark.parametrize("library", [OSError, TypeError, object], ids=["none", "Windows", "not glibc"])
+def test_memory_is_given_back_where_the_system_can(monkeypatch, library):
+    memory.give_back()
+
+    def load(name):
+        if issubclass(library, Exception):
+            raise library
+        return library()
+
+    monkeypatch.setattr(memory.ctypes, "CDLL", load)
+    memory.give_back()

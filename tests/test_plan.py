@@ -62,7 +62,8 @@ def test_measured_time_is_of_the_right_order():
     assert said / 10 < time.perf_counter() - start < 10 * said
 
 
-def test_said_memory_is_enough(tmp_path):
+@pytest.mark.parametrize("regime", ["exact", "compressed"])
+def test_said_memory_is_enough(tmp_path, regime):
     """In a process of its own: what lin-dip takes beyond an idle one."""
     write_scan(tmp_path / "scan.h5", make(40, 30))
     script = """
@@ -77,7 +78,7 @@ reconstruct(scan, config)
 after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 print((after - before) * 1024, plan_run(scan, config, budget=2**34).bytes)
 """
-    settings = [*QUICK, "inference.starts=1"]
+    settings = [*QUICK, "inference.starts=1", f"inference.regime={regime}"]
     output = subprocess.run(
         [sys.executable, "-c", script, str(tmp_path / "scan.h5"), *settings],
         check=True,

@@ -17,6 +17,7 @@ from ct_dip.posterior.exact import condition_over
 from ct_dip.posterior.inferred import Inferred
 from ct_dip.posterior.model import features_digest, linear_model
 from ct_dip.posterior.relevance import relevant_pixels
+from ct_dip.priors.complement import Complement
 from ct_dip.progress import Progress
 from ct_dip.tangent.jacobian import Jacobian
 
@@ -43,7 +44,7 @@ def infer_exact(
     found = evidence_stage(
         model.evidence,
         folder,
-        _evidence_digest(fit, scan, config, transform, seed),
+        _evidence_digest(fit, scan, config, transform, seed, model.evidence.complement),
         starts=config.starts,
         seed=seed,
         progress=progress,
@@ -74,9 +75,18 @@ def infer_exact(
 
 
 def _evidence_digest(
-    fit: DipFit, scan: Scan, config: InferenceConfig, transform: LinearMap, seed: int
+    fit: DipFit,
+    scan: Scan,
+    config: InferenceConfig,
+    transform: LinearMap,
+    seed: int,
+    complement: Complement | None,
 ) -> str:
     """Of everything that the hyperparameters depend on."""
     settings = config.model_dump_json(include=_SEARCHED)
     identity = f"{features_digest(fit, scan, config, transform)} {fit.tv_weight!r} {settings} {seed}"
-    return hashlib.sha256(identity.encode()).hexdigest()
+    digest = hashlib.sha256(identity.encode())
+    if complement is not None:
+        digest.update(repr(complement[1:]).encode())
+        digest.update(complement.variance.numpy().tobytes())
+    return digest.hexdigest()

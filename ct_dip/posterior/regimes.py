@@ -118,8 +118,9 @@ def _compressed_bytes(shape: UNetShape, scan: Scan, config: InferenceConfig, ran
     fewer, kept = min(measurements, pixels), column_bytes(measurements, pixels)
     terms = 60 if config.resolved().objective != "scale" and config.prior == "block" else 3
     by_rank = rank * (4 * weights + 2 * kept) + 12 * (terms + 6) * rank**2
-    # What is converted at a time of the features and of the basis; and 64 columns in float64, twice.
-    parts = PART * (16 * weights + 4 * kept) + 1024 * measurements
+    # A part of the features in float64 and as many rows of J, Σ J and what they are made from, for closed
+    # deviations; a part of the basis; and 64 columns in float64, twice.
+    parts = PART * (40 * weights + 4 * kept) + 1024 * measurements
     noise = 3 * 8 * fewer**2 if fewer <= DENSE else 12 * 4 * CHUNK * measurements + 2 * KRYLOV_BYTES
     samples = 3 * 4 * max(config.samples, 1) * pixels
     jacobian = 3 * jacobian_bytes(shape, scan.geometry.domain_shape)  # and in float64, for the check

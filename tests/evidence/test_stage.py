@@ -7,6 +7,7 @@ from ct_dip.config import InferenceConfig
 from ct_dip.evidence import stage
 from ct_dip.operators import ray_transform
 from ct_dip.posterior.fit import fit_posterior
+from ct_dip.priors import complement
 from tests import tiny
 
 
@@ -48,6 +49,15 @@ def test_what_comes_after_the_search_does_not_repeat_it(tmp_path, searches):
         other = posterior(tmp_path, **settings)
         np.testing.assert_array_equal(other.evidence.theta, first.evidence.theta)
     assert len(searches) == 1
+
+
+def test_another_complement_of_the_same_name_is_searched_anew(tmp_path, searches, monkeypatch):
+    """As a later version of the program may have it."""
+    posterior(tmp_path)
+    monkeypatch.setattr(complement, "_EDGES", 3.0)
+    found = posterior(tmp_path)
+    assert len(searches) == 2
+    np.testing.assert_array_equal(found.std, posterior(None).std)
 
 
 @pytest.mark.parametrize(

@@ -98,8 +98,9 @@ def test_tv_predcp_agrees_with_exact_inference():
     assert abs(found.linear - expected.linear).max() < 0.05 * expected.std.mean()
 
 
-@pytest.mark.parametrize("temper", [1.0, 0.2])
-@pytest.mark.parametrize("complement", ["none", "slope", "floor"])
+@pytest.mark.parametrize(
+    ("complement", "temper"), [("none", 1.0), ("none", 0.2), ("slope", 1.0), ("slope", 0.2), ("floor", 1.0)]
+)
 def test_posterior_of_the_regime_is_that_of_exact_inference(complement, temper):
     problem = problem_of(configured(complement, objective="scale"))
     settings = {"objective": "scale", "temper": temper, "relevance": False}
