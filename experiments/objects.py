@@ -82,7 +82,8 @@ def main() -> None:
         posterior = fit_posterior(fit, scan, own.inference, transform=transform)
         inside = np.ones(truth.shape, dtype=bool) if scan.mask is None else scan.mask
         std = np.hypot(posterior.std, local_rms(noise, inside))
-        near = near_object(truth) & inside
+        # A reference is noise where nothing is, and would be taken for the object everywhere.
+        near = near_object(truth if each.noise is not None else posterior.mean) & inside
         score = np.mean(norm.logpdf(truth[inside], posterior.mean[inside], std[inside]))
         held = [_held(truth, posterior.mean, std, mask) for mask in (inside, near)]
         spread = posterior.sample(100) - posterior.mean
