@@ -6,6 +6,7 @@ import json
 import sys
 
 from benchmarks.measure import Row
+from ct_dip.memory import keep_freed
 
 BENCHMARKS = {
     "compressed": "benchmarks.compressed",
@@ -30,6 +31,7 @@ def main() -> None:
     if module is not None and own:
         module.add_options(parser)
     arguments = parser.parse_args()
+    keep_freed()  # as the command line does
     module = module or importlib.import_module(BENCHMARKS[arguments.name])
     for row in module.run(arguments) if own else module.run():
         print(json.dumps(row.as_dict(), ensure_ascii=False) if arguments.json else spell(row))

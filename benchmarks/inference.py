@@ -14,6 +14,7 @@ from torch import Tensor
 from ct_dip.data.scan import Scan
 from ct_dip.data.simulate import NoiseLevel, simulate
 from ct_dip.geometry import Volume
+from ct_dip.memory import keep_freed
 from ct_dip.progress import Progress, Stage
 from ct_dip.scanners import scanner
 from ct_dip.tangent.linearised import LinearisedUNet
@@ -30,6 +31,7 @@ def ellipses_scan(side: int, views: int, noise: float = 0.05) -> Scan:
 def fresh(function: Callable[..., T], *arguments: Any) -> T:
     """Call a function in a process of its own, so that its peak memory is its own."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        pool.submit(keep_freed).result()  # as the command line does
         return pool.submit(function, *arguments).result()
 
 

@@ -1,7 +1,5 @@
 """``python -m ct_dip``."""
 
-import sys
+from ct_dip.cli import console_script
 
-from ct_dip.cli import main
-
-sys.exit(main())
+console_script()

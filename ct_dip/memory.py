@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ct_dip.errors import InputError, MemoryBudgetError
 
+_NO_GLIBC = (OSError, AttributeError, TypeError)  # what a call of its functions raises elsewhere
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 
@@ -69,7 +70,20 @@ def format_bytes(count: int) -> str:
     return f"{size:.3g} PiB"
 
 
+def keep_freed() -> None:
+    """Let the C library keep what is freed, where it can do that: for a program whose process is its own.
+
+    Inference asks for the same large arrays again and again. Left alone, the library returns them to the
+    system, which then clears every page anew: a sixth of the time of compressed inference at 64².
+    """
+    trim_threshold, mmap_threshold = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of malloc.h
+    with contextlib.suppress(*_NO_GLIBC):
+        library = ctypes.CDLL(None)
+        library.mallopt(mmap_threshold, 2**30)
+        library.mallopt(trim_threshold, 2**31 - 1)
+
+
 def give_back() -> None:
     """Return to the system what was freed but is kept by the C library for later, where it can do that."""
-    with contextlib.suppress(OSError, AttributeError, TypeError):  # glibc alone has it
+    with contextlib.suppress(*_NO_GLIBC):
         ctypes.CDLL(None).malloc_trim(0)

@@ -1,3 +1,7 @@
+import platform
+import subprocess
+import sys
+
 import pytest
 
 from ct_dip import memory
@@ -47,8 +51,9 @@ def test_bytes_are_spelled(count, text):
 
 
 @pytest.mark.parametrize("library", [OSError, TypeError, object], ids=["none", "Windows", "not glibc"])
-def test_memory_is_given_back_where_the_system_can(monkeypatch, library):
-    memory.give_back()
+@pytest.mark.parametrize("call", [memory.give_back, memory.keep_freed])
+def test_the_allocator_is_spoken_to_where_there_is_one(monkeypatch, library, call):
+    call()
 
     def load(name):
         if issubclass(library, Exception):
@@ -56,4 +61,24 @@ def test_memory_is_given_back_where_the_system_can(monkeypatch, library):
         return library()
 
     monkeypatch.setattr(memory.ctypes, "CDLL", load)
-    memory.give_back()
+    call()
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be told to keep memory")
+def test_memory_that_is_kept_is_not_asked_for_again():
+    program = """if True:
+        import resource
+        from ct_dip.memory import keep_freed
+        def faults(rounds):
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+            for _ in range(rounds):
+                b"x" * 2**26
+            return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+        left_alone = faults(3)
+        keep_freed()
+        faults(1)
+        print(left_alone, faults(3))
+    """
+    out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    left_alone, kept = map(int, out.split())
+    assert kept < 0.1 * left_alone

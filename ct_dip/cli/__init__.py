@@ -18,6 +18,7 @@ from ct_dip.cli.reconstruct import reconstruct
 from ct_dip.cli.report import report
 from ct_dip.cli.simulate import simulate
 from ct_dip.errors import CtDipError
+from ct_dip.memory import keep_freed
 
 app = typer.Typer(
     name="ct-dip",
@@ -81,4 +82,5 @@ def _fail(text: str) -> None:
 def console_script() -> None:
     """Entry point of ``ct-dip``. Being terminated is like an interrupt: files are left whole or absent."""
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    keep_freed()
     sys.exit(main())

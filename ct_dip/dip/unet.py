@@ -13,6 +13,7 @@ before it where asked for. Any image size of at least 2^(scales − 1) pixels wo
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -120,11 +121,7 @@ class _Up(nn.Module):
         self.upsampling = upsampling
 
     def forward(self, x: Tensor, fine: Tensor) -> Tensor:
-        size = fine.shape[-2:]
-        if self.upsampling == "nearest":
-            x = F.interpolate(x, size=size, mode="nearest")
-        else:
-            x = F.interpolate(x, size=size, mode="bilinear", align_corners=True)
+        x = interpolate(x, fine.shape[-2:], self.upsampling)
         if self.skip is None:
             return self.convolutions(x)
         return self.convolutions(x, F.leaky_relu(self.skip(fine), SLOPE))
@@ -201,6 +198,11 @@ class UNet(nn.Module):
         if not self.shape.norm_groups:
             return [WeightBlock(name, 3, tuple(parameters.values()), False)]
         return [WeightBlock(f"{name}.{part}", 3, (weight,), True) for part, weight in parameters.items()]
+
+
+def interpolate(x: Tensor, size: Sequence[int], mode: Upsampling) -> Tensor:
+    """(batch, channels, rows, columns) → (batch, channels, *size), as the ``up`` blocks do it."""
+    return F.interpolate(x, list(size), mode=mode, align_corners=None if mode == "nearest" else True)
 
 
 def _norm(channels: int, groups: int) -> nn.Module:

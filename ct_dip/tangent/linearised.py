@@ -6,7 +6,6 @@ weights. Either costs the arithmetic of two forward passes: one with w, one with
 """
 
 import copy
-import itertools
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -14,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from ct_dip.dip.unet import UNet
-from ct_dip.tangent.stages import Activation, Convolution, Interpolation
+from ct_dip.tangent.parts import Part, PlainPart, interpolated_part
+from ct_dip.tangent.stages import Activation, Convolution, ShortCut
 
 
 class _Layer(NamedTuple):
@@ -26,9 +26,11 @@ class _Layer(NamedTuple):
     def tangent(self, weights: Tensor, *changes: Tensor) -> Tensor:
         return self.activation.tangent_(self.convolution.tangent(weights, *changes))
 
+    def adjoint_(self, x: Tensor) -> list[Tensor]:
+        return self.convolution.adjoint(self.activation.adjoint_(x))
+
 
 class _Up(NamedTuple):
-    interpolation: Interpolation
     skip: _Layer | None
     first: _Layer
     second: _Layer
@@ -63,32 +65,44 @@ class LinearisedUNet:
         self.convolutions: dict[str, Convolution] = {}
         self.bytes = 0
 
-        def convolution(module: Any) -> Convolution:
+        def convolution(module: Any, coarse: Tensor | None = None) -> Convolution:
+            """Of its inputs, the first one may be interpolated from a coarse map."""
             name, start = starts[module]
-            found = Convolution(name, start, module, inputs[module])
+            filters = torch.split(module.weight, [part.shape[1] for part in inputs[module]], dim=1)
+            parts: list[Part] = []
+            for activation, own in zip(inputs[module], filters, strict=True):
+                if coarse is not None and not parts:
+                    fine = activation.shape[-2:]
+                    parts.append(interpolated_part(coarse, own, fine, network.shape.upsampling))
+                else:
+                    parts.append(PlainPart(activation, own, module.stride[0]))
+            found = Convolution(name, start, parts)
             self.convolutions[name] = found
             self.bytes += found.bytes
             return found
 
-        def layer(module: Any, norm: nn.Module) -> _Layer:
+        def layer(module: Any, norm: nn.Module, coarse: Tensor | None = None) -> _Layer:
             activation = Activation(norm, outputs[module])
             self.bytes += activation.bytes
-            return _Layer(convolution(module), activation)
+            return _Layer(convolution(module, coarse), activation)
 
-        def double(module: Any) -> tuple[_Layer, _Layer]:
-            return layer(module.first, module.first_norm), layer(module.second, module.second_norm)
+        def double(module: Any, coarse: Tensor | None = None) -> tuple[_Layer, _Layer]:
+            return layer(module.first, module.first_norm, coarse), layer(module.second, module.second_norm)
 
         self._first = layer(network.first, network.first_norm)
         self._downs = [double(down) for down in network.downs]
-        sizes = [self.image.shape, *(second.activation.diagonal.shape[-2:] for _, second in self._downs)]
         self._ups = []
-        for module, (coarse, fine) in zip(network.ups, itertools.pairwise(reversed(sizes)), strict=True):
+        for module in network.ups:
             up: Any = module
-            grid = Interpolation(network.shape.upsampling, coarse, fine)
             skip = None if up.skip is None else layer(up.skip, nn.Identity())
-            self._ups.append(_Up(grid, skip, *double(up.convolutions)))
+            self._ups.append(_Up(skip, *double(up.convolutions, coarse=inputs[up][0])))
         self._last = convolution(network.last)
         self._output_slope = _output_slope(network, outputs[network.last])[0, 0]
+        self._short_cut: ShortCut | None = None
+        if self._ups and not network.shape.norm_groups:
+            last_activation = self._ups[-1].second.activation
+            self._short_cut = ShortCut(network.last, last_activation, up.convolutions.second)
+            self.bytes += self._short_cut.bytes
 
     def tangent(self, weights: Tensor) -> Tensor:
         """Changes of all weights, (n, P) → changes of the image, (n, rows, columns)."""
@@ -98,47 +112,49 @@ class LinearisedUNet:
         x = levels.pop()
         for up in self._ups:
             fine = levels.pop()
-            x = up.interpolation.tangent(x)
             parts = [x] if up.skip is None else [x, up.skip.tangent(weights, fine)]
             x = up.second.tangent(weights, up.first.tangent(weights, *parts))
         return self._last.tangent(weights, x)[:, 0] * self._output_slope
 
-    def adjoint(self, images: Tensor) -> Iterator[tuple[Convolution, Tensor]]:
-        """Every convolution with ``Eᵀ u``, the adjoint of an image u at its output, last layer first.
+    def adjoint(self, images: Tensor) -> Iterator[tuple[Convolution, list[Tensor]]]:
+        """Every convolution with the adjoint of images u at its output, last layer first.
 
-        (n, rows, columns) → (n, outputs, rows, columns), to be used before the next one is asked for, which
-        overwrites it. `Convolution.to_weights` takes it to the weights; who needs no more stops asking.
+        (n, rows, columns) → what `Convolution.to_weights` takes, to be used before the next one is asked for,
+        which overwrites it; who needs no more stops asking.
         """
-        z = (images * self._output_slope)[:, None]
-        yield self._last, z
-        (x,) = self._last.to_inputs(z)
+        u = images * self._output_slope
+        arrived = self._last.adjoint(u[:, None])
+        yield self._last, arrived
+        (x,) = self._last.to_inputs(arrived)
         skipped: list[Tensor | None] = []  # what reaches the levels through the skips, finest first
         for up in reversed(self._ups):
             for layer in (up.second, up.first):
-                z = layer.activation.adjoint_(x)
-                yield layer.convolution, z
-                x, *skip = layer.convolution.to_inputs(z)
+                arrived = layer.adjoint_(x)
+                yield layer.convolution, arrived
+                if self._short_cut is not None and layer is self._ups[-1].second:
+                    x = self._short_cut.adjoint(u)
+                else:
+                    x, *skip = layer.convolution.to_inputs(arrived)
             skipped.append(None)
             if up.skip is not None:
-                z = up.skip.activation.adjoint_(skip[0])
-                yield up.skip.convolution, z
-                (skipped[-1],) = up.skip.convolution.to_inputs(z)
-            x = up.interpolation.adjoint(x)
+                arrived = up.skip.adjoint_(skip[0])
+                yield up.skip.convolution, arrived
+                (skipped[-1],) = up.skip.convolution.to_inputs(arrived)
         for double in reversed(self._downs):
             for layer in reversed(double):
-                z = layer.activation.adjoint_(x)
-                yield layer.convolution, z
-                (x,) = layer.convolution.to_inputs(z)
+                arrived = layer.adjoint_(x)
+                yield layer.convolution, arrived
+                (x,) = layer.convolution.to_inputs(arrived)
             more = skipped.pop()
             if more is not None:
                 x += more
-        yield self._first.convolution, self._first.activation.adjoint_(x)
+        yield self._first.convolution, self._first.adjoint_(x)
 
 
 def _run(
     network: UNet, network_input: Tensor
 ) -> tuple[dict[nn.Module, tuple[Tensor, ...]], dict[nn.Module, Tensor], Tensor]:
-    """Inputs (one or more) and outputs of all convolutions, and the image, from one forward pass."""
+    """Inputs (one or more) and outputs of all convolutions and ``ups``, and the image: one forward pass."""
     inputs: dict[nn.Module, tuple[Tensor, ...]] = {}
     outputs: dict[nn.Module, Tensor] = {}
 
@@ -146,7 +162,7 @@ def _run(
         inputs[module], outputs[module] = parts, output
 
     convolutions = [module for module in network.modules() if isinstance(module, nn.Conv2d)]
-    handles = [module.register_forward_hook(record) for module in convolutions]
+    handles = [module.register_forward_hook(record) for module in (*convolutions, *network.ups)]
     try:
         image = network(network_input)
     finally:
