@@ -99,6 +99,8 @@ def choose_region(roi: str | None, mask: Path | None, shape: tuple[int, int], pi
 
 def notes(report: "RegionReport", roi: str | None, shape: tuple[int, int], pixel_size: float) -> list[str]:
     """What a reader of the numbers should know."""
+    from ct_dip.posterior.region import CAVEAT
+
     found = []
     half_height, half_width = (n * pixel_size / 2 for n in shape)
     reach_x, reach_y = (max(map(abs, parse_roi(roi or "0,0,0,0")[axis::2])) for axis in (0, 1))
@@ -113,6 +115,8 @@ def notes(report: "RegionReport", roi: str | None, shape: tuple[int, int], pixel
             f"{report.samples} samples are few for a level of {report.level:g}: "
             "the interval of the area is their range"
         )
+    if report.pixels > 1:
+        found.append(CAVEAT)
     return found
 
 

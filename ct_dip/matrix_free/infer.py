@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ct_dip import memory
 from ct_dip.matrix_free.certificate import check_compression
 from ct_dip.matrix_free.compressed import Compressed
 from ct_dip.matrix_free.conditional import Conditional
@@ -65,6 +66,7 @@ def infer_compressed(
                 at_mean = at_mean.with_pixel_variance(spots)
         spread = at_mean if config.temper == 1 else at_mean.tempered(config.temper)
         mean = at_mean.mean()
+    memory.give_back()  # for the check, which holds J in float64 besides
     with progress.stage("check of the compression") as stage:
         check = check_compression(at_mean, spread, seed, stage)
     certificate: dict[str, Any] = {

@@ -20,6 +20,7 @@ from ct_dip.data.comparison import compared_difference, comparison_of_result
 from ct_dip.data.result import Result
 from ct_dip.errors import ResultError
 from ct_dip.files import write_bytes
+from ct_dip.posterior.region import CAVEAT
 from ct_dip.report.verdicts import (
     Calibration,
     calibration,
@@ -80,6 +81,7 @@ def render_report(result: Result, *, source: str = "") -> str:
         calibration=checked,
         chart=error_chart(checked) if checked else None,
         table_levels=TABLE_LEVELS,
+        region_caveat=CAVEAT,
         settings=list(flatten(result.settings)),
         metrics=list(flatten(result.metrics)),
     )
