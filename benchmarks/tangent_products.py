@@ -1,9 +1,10 @@
 """Products with J and Jᵀ of the presets' networks: against torch.func, and against the machine.
 
 Times are seconds per vector, the least of several rounds that are run in turns with the references and with
-a large matrix product (``sgemm``). The arithmetic of a product is counted as that of its convolutions alone,
-two operations per multiply-add: one pass with the weights (without the first layer, whose input is fixed)
-and one with their changes. Normalisation, activations and interpolation are not counted.
+a large matrix product (``sgemm``). The arithmetic of a product is counted as that of plain convolutions, two
+operations per multiply-add: one pass with the weights (without the first layer, whose input is fixed)
+and one with their changes. Normalisation, activations and interpolation are not counted, and what a product
+saves by doing less is not subtracted: the rate is that of the work, not of the arithmetic units.
 
 On a machine that is not idle run it with OMP_NUM_THREADS=1: then the clock is that of the process, while two
 threads that wait for each other on busy cores measure the other programs.

@@ -1,4 +1,4 @@
-"""How much memory a job may take."""
+"""How much memory a job may take, and what becomes of it when it is freed."""
 
 import contextlib
 import ctypes
@@ -71,7 +71,7 @@ def format_bytes(count: int) -> str:
 
 
 def keep_freed() -> None:
-    """Let the C library keep what is freed, where it can do that: for a program whose process is its own.
+    """Let glibc keep what is freed, if that is the C library: for a program whose process is its own.
 
     Inference asks for the same large arrays again and again. Left alone, the library returns them to the
     system, which then clears every page anew: a sixth of the time of compressed inference at 64².
@@ -79,8 +79,10 @@ def keep_freed() -> None:
     trim_threshold, mmap_threshold = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of malloc.h
     with contextlib.suppress(*_NO_GLIBC):
         library = ctypes.CDLL(None)
-        library.mallopt(mmap_threshold, 2**30)
-        library.mallopt(trim_threshold, 2**31 - 1)
+        # Before 2.35 it takes no more than 32 MiB. If it took neither, the other threshold would do harm: it
+        # ends the library's own adaptation of this one.
+        if any(library.mallopt(mmap_threshold, size) for size in (2**30, 2**25)):
+            library.mallopt(trim_threshold, 2**31 - 1)
 
 
 def give_back() -> None:

@@ -50,21 +50,55 @@ def test_bytes_are_spelled(count, text):
     assert format_bytes(count) == text
 
 
-@pytest.mark.parametrize("library", [OSError, TypeError, object], ids=["none", "Windows", "not glibc"])
-@pytest.mark.parametrize("call", [memory.give_back, memory.keep_freed])
-def test_the_allocator_is_spoken_to_where_there_is_one(monkeypatch, library, call):
-    call()
+class Library:
+    """A C library that takes thresholds up to a limit, and remembers what it was asked."""
 
+    def __init__(self, limit):
+        self.limit, self.asked = limit, []
+
+    def mallopt(self, parameter, value):
+        self.asked.append((parameter, value))
+        return int(parameter != MMAP or value <= self.limit)
+
+    def malloc_trim(self, pad):
+        self.asked.append(("trim", pad))
+
+
+TRIM, MMAP = -1, -3
+
+
+@pytest.mark.parametrize(
+    ("limit", "asked"),
+    [
+        (2**30, [(MMAP, 2**30), (TRIM, 2**31 - 1)]),
+        (2**25, [(MMAP, 2**30), (MMAP, 2**25), (TRIM, 2**31 - 1)]),
+        (0, [(MMAP, 2**30), (MMAP, 2**25)]),
+    ],
+    ids=["glibc", "glibc before 2.35", "another one"],
+)
+def test_freed_memory_is_kept_as_far_as_the_library_lets(monkeypatch, limit, asked):
+    library = Library(limit)
+    monkeypatch.setattr(memory.ctypes, "CDLL", lambda _: library)
+    memory.keep_freed()
+    assert library.asked == asked
+    memory.give_back()
+    assert library.asked == [*asked, ("trim", 0)]
+
+
+@pytest.mark.parametrize("error", [OSError, TypeError, AttributeError], ids=["none", "Windows", "not glibc"])
+@pytest.mark.parametrize("call", [memory.give_back, memory.keep_freed])
+def test_where_there_is_no_glibc_nothing_happens(monkeypatch, error, call):
     def load(name):
-        if issubclass(library, Exception):
-            raise library
-        return library()
+        raise error
 
     monkeypatch.setattr(memory.ctypes, "CDLL", load)
     call()
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be told to keep memory")
+@pytest.mark.skipif(
+    platform.libc_ver()[0] != "glibc" or tuple(map(int, platform.libc_ver()[1].split("."))) < (2, 35),
+    reason="only glibc from 2.35 on keeps blocks of 64 MiB",
+)
 def test_memory_that_is_kept_is_not_asked_for_again():
     program = """if True:
         import resource

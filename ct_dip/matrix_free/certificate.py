@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import torch
 
+from ct_dip import memory
 from ct_dip.matrix_free.compressed import Compressed
 from ct_dip.matrix_free.iterative import Iterative
 from ct_dip.matrix_free.problem import Problem
@@ -59,6 +60,7 @@ def check_compression(
         stage: told how far the solves are.
     """
     problem = at_mean.problem.in_float64()
+    memory.give_back()  # of the network that ran for it
     residual = problem.residual[:, None]
     whole = _whole(at_mean, problem, stage)
     compressed = at_mean.solve(residual)

@@ -105,7 +105,7 @@ def _plan_compressed(shape: UNetShape, scan: Scan, config: InferenceConfig, budg
 def _plan_iterative(shape: UNetShape, scan: Scan, config: InferenceConfig) -> RegimePlan:
     weights = _weights(shape)
     columns = config.probes + 1 + config.preconditioner_rank
-    held = jacobian_bytes(shape, scan.geometry.domain_shape)
+    held = 2 * jacobian_bytes(shape, scan.geometry.domain_shape)  # in float64
     held += columns * (4 * weights + 40 * scan.sinogram.size) + 4 * config.samples * _pixels(scan)
     steps = 60 * (config.probes + 1) * 10
     passes = {"evidence": 2 * steps + 10 * config.preconditioner_rank, "samples": 20 * config.samples}

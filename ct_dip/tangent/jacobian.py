@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from ct_dip.dip.unet import UNet, UNetShape, WeightBlock
 from ct_dip.operators.linear_map import LinearMap
 from ct_dip.tangent.linearised import LinearisedUNet
+from ct_dip.tangent.parts import is_small
 
 # Of the largest map of one chunk: what fits the cache together with the other operands of a convolution.
 # As measured, 1 to 8 MB make no difference, and from 32 MB on convolutions lose a quarter of their speed.
@@ -36,6 +37,7 @@ def jacobian_bytes(shape: UNetShape, image: tuple[int, int]) -> int:
         taps = module.kernel_size[0] * module.kernel_size[1]
         channels, rows, columns = output.shape[1:]
         constants += 4 * rows * columns * (taps * module.in_channels + 4 * channels)
+        constants += 4 * module.weight.numel()
         largest = max(largest, 4 * channels * rows * columns)
 
     for module in network.modules():
@@ -43,7 +45,7 @@ def jacobian_bytes(shape: UNetShape, image: tuple[int, int]) -> int:
             module.register_forward_hook(count)
     with torch.no_grad():
         network(torch.empty(0, 1, *image))
-    if shape.scales > 1 and not shape.norm_groups:  # the short cut
+    if shape.scales > 1 and not shape.norm_groups and is_small(image):  # `ImageAdjoint`
         constants += 4 * image[0] * image[1] * 9 * shape.channels[0]
     return constants + _MAPS_OF_A_PASS * max(CHUNK_BYTES, largest)
 

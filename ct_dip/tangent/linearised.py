@@ -2,7 +2,7 @@
 
 At the fit every activation is a constant, so a change δw of all weights moves the image by a linear U-Net
 with two terms per convolution, ``δz_l = w_l * δa_l + δw_l * a_l``, and its transpose takes an image to the
-weights. Either costs the arithmetic of two forward passes: one with w, one with δw.
+weights. Either costs at most the arithmetic of two forward passes: one with w, one with δw.
 """
 
 import copy
@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from ct_dip.dip.unet import UNet
-from ct_dip.tangent.parts import Part, PlainPart, interpolated_part
-from ct_dip.tangent.stages import Activation, Convolution, ShortCut
+from ct_dip.tangent.parts import Part, PlainPart, interpolated_part, is_small
+from ct_dip.tangent.stages import Activation, Convolution, ImageAdjoint
 
 
 class _Layer(NamedTuple):
@@ -98,11 +98,12 @@ class LinearisedUNet:
             self._ups.append(_Up(skip, *double(up.convolutions, coarse=inputs[up][0])))
         self._last = convolution(network.last)
         self._output_slope = _output_slope(network, outputs[network.last])[0, 0]
-        self._short_cut: ShortCut | None = None
-        if self._ups and not network.shape.norm_groups:
-            last_activation = self._ups[-1].second.activation
-            self._short_cut = ShortCut(network.last, last_activation, up.convolutions.second)
-            self.bytes += self._short_cut.bytes
+        self._from_image: ImageAdjoint | None = None
+        if self._ups and not network.shape.norm_groups and is_small(self.image.shape):
+            end: Any = network.ups[-1]
+            activation = self._ups[-1].second.activation
+            self._from_image = ImageAdjoint(network.last, activation, end.convolutions.second)
+            self.bytes += self._from_image.bytes
 
     def tangent(self, weights: Tensor) -> Tensor:
         """Changes of all weights, (n, P) → changes of the image, (n, rows, columns)."""
@@ -119,8 +120,8 @@ class LinearisedUNet:
     def adjoint(self, images: Tensor) -> Iterator[tuple[Convolution, list[Tensor]]]:
         """Every convolution with the adjoint of images u at its output, last layer first.
 
-        (n, rows, columns) → what `Convolution.to_weights` takes, to be used before the next one is asked for,
-        which overwrites it; who needs no more stops asking.
+        (n, rows, columns) → what `Convolution.to_weights` takes, valid until the next one is asked for; who
+        needs no more stops asking.
         """
         u = images * self._output_slope
         arrived = self._last.adjoint(u[:, None])
@@ -131,8 +132,8 @@ class LinearisedUNet:
             for layer in (up.second, up.first):
                 arrived = layer.adjoint_(x)
                 yield layer.convolution, arrived
-                if self._short_cut is not None and layer is self._ups[-1].second:
-                    x = self._short_cut.adjoint(u)
+                if self._from_image is not None and layer is self._ups[-1].second:
+                    x = self._from_image.adjoint(u)
                 else:
                     x, *skip = layer.convolution.to_inputs(arrived)
             skipped.append(None)
@@ -154,15 +155,19 @@ class LinearisedUNet:
 def _run(
     network: UNet, network_input: Tensor
 ) -> tuple[dict[nn.Module, tuple[Tensor, ...]], dict[nn.Module, Tensor], Tensor]:
-    """Inputs (one or more) and outputs of all convolutions and ``ups``, and the image: one forward pass."""
+    """Inputs and outputs of all convolutions, coarse inputs of all ``ups``, and the image; by one pass."""
     inputs: dict[nn.Module, tuple[Tensor, ...]] = {}
     outputs: dict[nn.Module, Tensor] = {}
 
     def record(module: nn.Module, parts: tuple[Tensor, ...], output: Tensor) -> None:
         inputs[module], outputs[module] = parts, output
 
+    def record_coarse(module: nn.Module, parts: tuple[Tensor, ...]) -> None:
+        inputs[module] = parts[:1]
+
     convolutions = [module for module in network.modules() if isinstance(module, nn.Conv2d)]
-    handles = [module.register_forward_hook(record) for module in (*convolutions, *network.ups)]
+    handles = [module.register_forward_hook(record) for module in convolutions]
+    handles += [up.register_forward_pre_hook(record_coarse) for up in network.ups]
     try:
         image = network(network_input)
     finally:

@@ -19,13 +19,17 @@ from ct_dip.tangent.maps import as_map, constant, flat
 # all vectors. Beyond it, one convolution per vector is faster and needs no unfolding.
 _UNFOLDED_BYTES = 3 * 2**20
 
-# Up to so many inputs, whose gradient torch computes for 16 all the same, a matrix product does it in half
-# the time.
+# Up to so many inputs, the gradient towards them is faster as a matrix product: as measured, torch takes as
+# long for 4 as for 16.
 _FEW = 8
 
-# Up to this side an interpolation is a dense matrix. It makes a product of the small networks a sixth
-# faster; beyond it, moving the shifted maps around costs more than the arithmetic that is saved.
-_DENSE_SIDE = 64
+# Up to this side, arithmetic is saved by constants that larger images would have to fetch from memory.
+_SMALL_SIDE = 64
+
+
+def is_small(places: Sequence[int]) -> bool:
+    """Whether an image, or a map, is small enough for the ways that save arithmetic."""
+    return max(places) <= _SMALL_SIDE
 
 
 class Part(Protocol):
@@ -183,11 +187,11 @@ class CoarsePart:
         rows, columns = activation.shape[-2:]
         self.coarse, self.places = (rows, columns), (fine[0], fine[1])
         shifted = [_shifted(activation, c, f, taps, mode) for c, f in zip(self.coarse, fine, strict=True)]
-        self._rows = shifted[0].flatten(0, 1)  # (taps · coarse rows, fine rows)
+        self._rows = shifted[0]  # (taps, coarse rows, fine rows)
         self._columns = shifted[1].transpose(0, 1).flatten(0, 1)  # (coarse columns · taps, fine columns)
         self._activation = flat(constant(activation))  # (1, coarse places, inputs)
         # (taps down, inputs, taps across · outputs)
-        self._filters = filters.detach().permute(2, 1, 3, 0).flatten(2).contiguous()
+        self._filters = filters.detach().permute(2, 1, 3, 0).flatten(2).clone()
         constants = (self._rows, self._columns, self._activation, self._filters)
         self.bytes = sum(t.nbytes for t in constants)
 
@@ -195,20 +199,23 @@ class CoarsePart:
         """``Σ_k S_k U (δw_k a + w_k δa)``."""
         assert change is not None  # only what the network computes is ever interpolated
         n, (outputs, inputs, taps, _) = len(weights), self.size
-        own = weights.permute(0, 3, 2, 4, 1).reshape(n * taps, inputs, taps * outputs)
-        y = torch.bmm(self._activation.expand(n * taps, -1, -1), own)
-        changes = flat(change)[:, None].expand(-1, taps, -1, -1).flatten(0, 1)
-        y.baddbmm_(changes, self._filters.expand(n, -1, -1, -1).flatten(0, 1))
         rows, columns = self.places
-        y = self._rows.T @ y.view(n, len(self._rows), len(self._columns) * outputs)
-        y = self._columns.T @ y.view(n * rows, len(self._columns), outputs)
-        return as_map(y.view(n, rows * columns, outputs), self.places)
+        own = weights.permute(3, 0, 2, 4, 1).reshape(taps * n, inputs, taps * outputs)
+        filtered = torch.bmm(self._activation.expand(taps * n, -1, -1), own)
+        filtered = filtered.view(taps, n, self.coarse[0] * self.coarse[1], taps * outputs)
+        z = filtered.new_zeros(n, rows, len(self._columns) * outputs)
+        for y, w, interpolation in zip(filtered, self._filters, self._rows, strict=True):
+            y.baddbmm_(flat(change), w.expand(n, -1, -1))
+            y = y.view(n, self.coarse[0], len(self._columns) * outputs)
+            z.baddbmm_(interpolation.T.expand(n, -1, -1), y)
+        z = self._columns.T @ z.view(n * rows, len(self._columns), outputs)
+        return as_map(z.view(n, rows * columns, outputs), self.places)
 
     def adjoint(self, z: Tensor) -> Tensor:
         """``Uᵀ S_kᵀ z``: → (n, taps down, coarse places, taps across · outputs)."""
         n, (outputs, _, taps, _) = len(z), self.size
         x = self._columns @ z.permute(0, 2, 3, 1).flatten(0, 1)
-        x = self._rows @ x.view(n, self.places[0], len(self._columns) * outputs)
+        x = self._rows.flatten(0, 1) @ x.view(n, self.places[0], len(self._columns) * outputs)
         return x.view(n, taps, self.coarse[0] * self.coarse[1], taps * outputs)
 
     def to_weights(self, arrived: Tensor) -> Tensor:
@@ -227,7 +234,7 @@ class CoarsePart:
 
 def interpolated_part(activation: Tensor, filters: Tensor, fine: Sequence[int], mode: Upsampling) -> Part:
     """Of `CoarsePart` and `InterpolatedPart`, the one that is faster at this size."""
-    chosen = CoarsePart if max(fine) <= _DENSE_SIDE else InterpolatedPart
+    chosen = CoarsePart if is_small(fine) else InterpolatedPart
     return chosen(activation, filters, fine, mode)
 
 
@@ -240,7 +247,7 @@ def _shifted(like: Tensor, coarse: int, fine: int, taps: int, mode: Upsampling) 
 
 
 def _sum_shifted_(x: Tensor, dim: int) -> Tensor:
-    """``Σ_k S_kᵀ x_k`` along rows or columns: (n, taps, channels, rows, columns) → a view of one x_k."""
+    """``Σ_k S_kᵀ x_k`` along rows or columns: (n, taps, channels, rows, columns) → a view of x."""
     middle, size = x.shape[1] // 2, x.shape[dim]
     total = x[:, middle]
     for k in range(x.shape[1]):

@@ -111,12 +111,12 @@ class Activation:
         return grouped.mean(dim=2, keepdim=True).expand_as(grouped).reshape(len(x), 1, -1)
 
 
-class ShortCut:
+class ImageAdjoint:
     """``Eᵀ`` from an image to the input of the last 3×3 convolution, with no sum over its outputs.
 
     A 1×1 convolution w₁ to one channel and a diagonal D follow it, so an image u arrives there as
-    ``z = u · K``, ``K = D w₁``, for all images the same K. Tap k takes ``w_kᵀ z`` from a place beside, hence
-    ``Σ_k S_k (w_kᵀ (u K)) = Σ_k (S_k u) · (S_k w_kᵀ K)`` with the shift S_k: one product per tap and input.
+    ``z = u · K``, ``K = D w₁``, for all images the same K. With the shift S_k of tap k,
+    ``Eᵀ z = Σ_k S_kᵀ w_kᵀ (u K) = Σ_k (S_kᵀ u) · (S_kᵀ w_kᵀ K)``: one product per tap and input.
 
     Args:
         last: the 1×1 convolution.
@@ -129,7 +129,7 @@ class ShortCut:
         self.taps = convolution.kernel_size[0]
         taken = torch.einsum("orc,oikl->klrci", arriving, convolution.weight.detach())
         own = [self._shift(each, k) for k, each in enumerate(taken.flatten(0, 1))]
-        self.filters = torch.stack(own)  # S_k w_kᵀ K, (taps², rows, columns, inputs)
+        self.filters = torch.stack(own)  # S_kᵀ w_kᵀ K, (taps², rows, columns, inputs)
         self.bytes = self.filters.nbytes
 
     def adjoint(self, images: Tensor) -> Tensor:
@@ -141,6 +141,6 @@ class ShortCut:
         return total.permute(0, 3, 1, 2)
 
     def _shift(self, x: Tensor, tap: int) -> Tensor:
-        """``S_k``: (…, rows, columns, channels) from one place beside, zero beyond the edges."""
+        """``S_kᵀ``: (…, rows, columns, channels) from one place beside, zero beyond the edges."""
         down, across = (self.taps // 2 - step for step in divmod(tap, self.taps))
         return F.pad(x, (0, 0, -across, across, -down, down))

@@ -215,6 +215,14 @@ def test_samples_of_large_images_are_thinned_and_the_page_says_so(monkeypatch):
     assert np.array_equal(decoded(data["samples"]["data"], (7, 9, 12)), result.arrays["samples"][:7])
 
 
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_regions_with_an_interval_have_its_caveat(count):
+    result = synthetic_result()
+    few = {**result.arrays, "samples": result.arrays["samples"][:count]}
+    text = page.render_report(replace(result, arrays=few))
+    assert ("tend to be too narrow" in text) == (embedded(text)["samples"] is not None) == (count > 1)
+
+
 def test_the_page_loads_nothing():
     text = page.render_report(synthetic_result(), source="scan.h5")
     # Not just "http": base64 may spell it.

@@ -5,9 +5,8 @@ import torch
 from torch.func import functional_call
 
 from ct_dip.dip.unet import UNet, UNetShape
-from ct_dip.tangent import jacobian as module
 from ct_dip.tangent import parts
-from ct_dip.tangent.jacobian import Jacobian, jacobian_bytes
+from ct_dip.tangent.jacobian import _MAPS_OF_A_PASS, CHUNK_BYTES, Jacobian, jacobian_bytes
 from tests import identities, tiny
 
 SHAPES = {
@@ -22,7 +21,7 @@ SHAPES = {
     ),
     "softplus": UNetShape(channels=(2, 3), skip_channels=(2,), output="softplus"),
 }
-SIZES = [(6, 5), (7, 9), (8, 8)]
+SIZES = [(6, 5), (7, 9), (8, 8), (4, 4)]
 
 
 @pytest.fixture(params=SHAPES, ids=list(SHAPES))
@@ -65,8 +64,8 @@ def test_obeys_the_contract_of_linear_maps(shape):
 @pytest.mark.parametrize("small", [False, True], ids=["by convolution", "by matrix product"])
 def test_equals_products_of_autograd(shape, size, small, monkeypatch):
     """Whether images are large or small: both ways of a part, on odd and even grids."""
-    monkeypatch.setattr(parts, "_UNFOLDED_BYTES", 2**30 if small else 0)
-    monkeypatch.setattr(parts, "_DENSE_SIDE", 2**30 if small else 0)
+    for limit in ("_UNFOLDED_BYTES", "_SMALL_SIDE", "_FEW"):
+        monkeypatch.setattr(parts, limit, 2**30 if small else 0)
     torch.manual_seed(0)
     network, z = tiny.network(shape).double(), torch.rand(1, 1, *size, dtype=torch.float64)
     with torch.no_grad():  # scales and biases that are not the trivial ones of a new network
@@ -141,8 +140,10 @@ def test_the_network_runs_once(monkeypatch):
     assert len(calls) == 1
 
 
-def test_keeps_what_it_was_made_of():
-    network, z = tiny.network().double(), tiny.network_input().double()
+@pytest.mark.parametrize("channels", [(3, 2), (1, 1)], ids=str)
+def test_keeps_what_it_was_made_of(channels):
+    shape = UNetShape(channels=channels, skip_channels=(1,))
+    network, z = tiny.network(shape).double(), tiny.network_input().double()
     jacobian = Jacobian(network, z)
     before = jacobian.dense()
     with torch.no_grad():
@@ -155,7 +156,7 @@ def test_keeps_what_it_was_made_of():
 
 @pytest.mark.parametrize("side", [16, 128])
 def test_constants_take_what_was_planned(shape, side):
-    planned = jacobian_bytes(shape, (side, side)) - module._MAPS_OF_A_PASS * module.CHUNK_BYTES
+    planned = jacobian_bytes(shape, (side, side)) - _MAPS_OF_A_PASS * CHUNK_BYTES
     taken = Jacobian(tiny.network(shape), torch.rand(1, 1, side, side)).bytes
     assert 0.3 * planned < taken < planned
 
