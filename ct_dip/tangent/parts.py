@@ -131,7 +131,7 @@ class PlainPart:
         """``Eᵀ z``."""
         if self.pointwise:
             return as_map(flat(arrived) @ self.filters.flatten(1), self.places)
-        if self.size[1] <= _FEW and self.stride == 1:
+        if self.size[1] <= _FEW and self.stride == 1 and is_small(self.places):
             n, (outputs, inputs, taps, _) = len(arrived), self.size
             matrix = self.filters.permute(2, 3, 1, 0).reshape(-1, outputs).expand(n, -1, -1)
             y = torch.bmm(matrix, flat(arrived).transpose(1, 2)).view(n, taps, taps * inputs, *self.places)
