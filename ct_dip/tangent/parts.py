@@ -130,7 +130,8 @@ class PlainPart:
     def to_input(self, arrived: Tensor) -> Tensor:
         """``Eᵀ z``."""
         if self.pointwise:
-            return as_map(flat(arrived) @ self.filters.flatten(1), self.places)
+            left, right = flat(arrived), self.filters.flatten(1)
+            return as_map(left * right if len(right) == 1 else left @ right, self.places)
         if self.size[1] <= _FEW and self.stride == 1 and is_small(self.places):
             n, (outputs, inputs, taps, _) = len(arrived), self.size
             matrix = self.filters.permute(2, 3, 1, 0).reshape(-1, outputs).expand(n, -1, -1)

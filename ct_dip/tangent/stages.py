@@ -99,16 +99,21 @@ class Activation:
     def _project_(self, z: Tensor) -> Tensor:
         if self.standard is None:
             return z
-        places, standard = flat(z), flat(self.standard)
-        means = self._group_means(places.mean(dim=1))
-        products = self._group_means((places * standard).mean(dim=1))
-        places.sub_(means).addcmul_(standard, products, value=-1)
+        means, products = self._group_means(z), self._group_means(z * self.standard)
+        flat(z).sub_(means).addcmul_(flat(self.standard), products, value=-1)
         return z
 
     def _group_means(self, x: Tensor) -> Tensor:
-        """(n, channels) → (n, 1, channels)."""
-        grouped = x.reshape(len(x), self.groups, -1)
-        return grouped.mean(dim=2, keepdim=True).expand_as(grouped).reshape(len(x), 1, -1)
+        """(n, channels, rows, columns) → (n, 1, channels), every channel with the mean of its group.
+
+        Rows first: torch then gives a thread the same rows as the operations before and after it do. Asked
+        for all places at once it gives each thread some channels, so that every row travels between the
+        cores; where these share no cache, products were up to a quarter slower.
+        """
+        n, channels, rows, _ = x.shape
+        sums = x.permute(0, 2, 3, 1).flatten(0, 1).sum(dim=1)  # (n · rows, channels)
+        means = sums.view(n, rows, self.groups, -1).sum(dim=(1, 3)) * (self.groups / x[0].numel())
+        return means.repeat_interleave(channels // self.groups, dim=1)[:, None]
 
 
 class ImageAdjoint:
