@@ -1,12 +1,13 @@
 """The compressed regime: the weights are seen through ``Q``, the rest of the sinogram is noise.
 
-``K = Q F Σ Fᵀ Qᵀ + s² N``. With ``V = N⁻¹ Q``, ``Qᵀ V = L Lᵀ``, ``M = Lᵀ F Σ Fᵀ L``, by Woodbury's formula,
+``K = Q F Σ Fᵀ Qᵀ + s² N``. With ``Qᵀ N⁻¹ Q = L Lᵀ`` and ``M = Lᵀ F Σ Fᵀ L``, by Woodbury's formula,
 
-    rᵀ K⁻¹ r = zᵀ (M + s² I)⁻¹ z + (rᵀ N⁻¹ r − zᵀ z)/s²,            z = L⁻¹ Vᵀ r
+    rᵀ K⁻¹ r = zᵀ (M + s² I)⁻¹ z + (rᵀ N⁻¹ r − zᵀ z)/s²,              z = L⁻¹ Qᵀ N⁻¹ r
     log|K|   = log|M + s² I| + (measurements − rank) log s² + log|N|
-    K⁻¹ r    = (N⁻¹ r − V L⁻ᵀ M (M + s² I)⁻¹ z)/s²,                 Qᵀ K⁻¹ r = L (M + s² I)⁻¹ z
+    K⁻¹ r    = N⁻¹ (r − Q L⁻ᵀ M (M + s² I)⁻¹ z)/s²,                   Qᵀ K⁻¹ r = L (M + s² I)⁻¹ z
 
 so evidence and posterior need matrices of the rank alone. M is a sum of constants, as in exact inference.
+``N⁻¹ Q`` is as large as Q and is not kept: a solve with N, which is cheap, takes its place.
 """
 
 import itertools
@@ -19,7 +20,7 @@ from ct_dip.evidence.marginal import CovarianceSum, factorise
 from ct_dip.evidence.model import EvidenceModel, Rest
 from ct_dip.matrix_free.compression import Compression
 from ct_dip.matrix_free.conditional import Conditional
-from ct_dip.matrix_free.noise import MeasurementNoise, SpottedNoise
+from ct_dip.matrix_free.noise import CHUNK, MeasurementNoise, SpottedNoise
 from ct_dip.matrix_free.problem import Problem
 from ct_dip.matrix_free.rows import Columns, Rows
 from ct_dip.priors.choose import tv_predcp, weak_hyperprior
@@ -30,39 +31,32 @@ from ct_dip.progress import Stage
 from ct_dip.tangent.grams import add_lower_gram, mirror_
 from ct_dip.tangent.statistics import row_statistics
 
-_TOGETHER = 64  # columns that are multiplied together
 
-
-class Projection(NamedTuple):
-    """A compression seen through the noise."""
-
-    solved: Columns  # V, (measurements, rank)
-    lower: Tensor  # L, (rank, rank), float64
-
-
-def project(
-    compression: Compression,
-    noise: MeasurementNoise,
-    before: Projection | None = None,
-    stage: Stage | None = None,
-) -> Projection:
-    """V and L.
+def basis_factor(
+    basis: Columns, noise: MeasurementNoise, known: Tensor | None = None, stage: Stage | None = None
+) -> Tensor:
+    """L, the Cholesky factor of ``Qᵀ N⁻¹ Q``, (rank, rank), float64.
 
     Args:
-        before: the same of the first columns of the basis, which need not be solved for again.
+        known: the same of the first columns of Q, which need not be solved for again.
         stage: told how many columns are done.
     """
-    solved = noise.solve_basis(compression.basis, None if before is None else before.solved, stage)
-    return _projection(compression.basis, solved)
-
-
-def _projection(basis: Columns, solved: Columns) -> Projection:
-    rank, device = basis.rank, basis.rows.parts[0].device
-    matrix = torch.empty(rank, rank, dtype=torch.float64, device=device)
-    for rows, part in zip(solved.rows.chunks(_TOGETHER), torch.split(matrix, _TOGETHER, dim=1), strict=True):
-        part.copy_(basis.inner(solved.measured(rows.double())))
-    matrix.add_(matrix.T.clone()).mul_(0.5)
-    return Projection(solved, factorise(matrix).lower)
+    stage, device = stage or Stage(), basis.rows.parts[0].device
+    old = 0 if known is None else len(known)
+    matrix = torch.empty(basis.rank, basis.rank, dtype=torch.float64, device=device)
+    if known is not None:
+        matrix[:old, :old] = known @ known.T
+    done = old
+    for rows in basis.rows.chunks(CHUNK, first=old):
+        # Where N is factorised, digits cost nothing.
+        solved = noise.solve(basis.measured(rows.double() if noise.dense else rows))
+        matrix[:, done : done + len(rows)] = basis.inner(solved.double())
+        done += len(rows)
+        stage.update(done)
+    matrix[old:, :old] = matrix[:old, old:].T
+    new = matrix[old:, old:]
+    new.add_(new.T.clone()).mul_(0.5)
+    return factorise(matrix).lower
 
 
 class _Split(NamedTuple):
@@ -72,38 +66,38 @@ class _Split(NamedTuple):
     solved for with N, to some relative accuracy, is of the size of the noise.
     """
 
-    inside: Tensor  # a = Qᵀ r, (rank, n), float64
-    rest: Tensor  # r − Q a, (measurements, n)
-    seen: Tensor  # L⁻¹ Vᵀ (r − Q a), (rank, n), float64
-    z: Tensor  # L⁻¹ Vᵀ r = Lᵀ a + seen
+    rest: Tensor  # r − Q a with a = Qᵀ r, (measurements, n)
+    solved: Tensor  # N⁻¹ (r − Q a), (measurements, n)
+    seen: Tensor  # L⁻¹ Qᵀ N⁻¹ (r − Q a), (rank, n), float64
+    z: Tensor  # L⁻¹ Qᵀ N⁻¹ r = Lᵀ a + seen
 
 
-def _split(basis: Columns, projection: Projection, columns: Tensor) -> _Split:
-    solved, lower = projection
+def _split(basis: Columns, noise: MeasurementNoise, lower: Tensor, columns: Tensor) -> _Split:
     inside = basis.inner(columns)
     rest = columns - basis @ inside
-    seen = torch.linalg.solve_triangular(lower, solved.inner(rest).double(), upper=False)
-    return _Split(inside.double(), rest, seen, lower.T @ inside.double() + seen)
+    solved = noise.solve(rest)
+    seen = torch.linalg.solve_triangular(lower, basis.inner(solved).double(), upper=False)
+    return _Split(rest, solved, seen, lower.T @ inside.double() + seen)
 
 
 def projected_evidence(
     problem: Problem,
     compression: Compression,
     noise: MeasurementNoise,
-    projection: Projection,
+    lower: Tensor,
     signals: Tensor,
     difference_variances: Tensor | None = None,
 ) -> EvidenceModel:
     """The evidence as in exact inference, with matrices of the rank.
 
     Args:
+        lower: L; see `basis_factor`.
         signals: of the compression; see `feature_signals`.
         difference_variances: T of TV-PredCP, where it is the hyperprior.
     """
-    lower = projection.lower
-    split = _split(compression.basis, projection, problem.residual[:, None])
+    split = _split(compression.basis, noise, lower, problem.residual[:, None])
     # rᵀ N⁻¹ r − zᵀ z, of which what is in the basis cancels.
-    misfit = float((split.rest * noise.solve(split.rest)).sum() - split.seen.square().sum())
+    misfit = float((split.rest * split.solved).sum() - split.seen.square().sum())
     hyperprior: TvPredCp | str = weak_hyperprior(problem.config)
     if difference_variances is not None:
         assert isinstance(problem.prior, BlockPrior)
@@ -166,7 +160,7 @@ class Compressed(Conditional):
     """The posterior of the compressed model.
 
     Args:
-        projection: of the compression through ``noise``, which holds ``D/s²``.
+        lower: L; see `basis_factor`. ``measurement_noise`` holds ``D/s²``.
         gram: ``F Σ Fᵀ``, (rank, rank), float64, if it is known.
     """
 
@@ -175,17 +169,16 @@ class Compressed(Conditional):
         problem: Problem,
         compression: Compression,
         measurement_noise: MeasurementNoise,
-        projection: Projection,
+        lower: Tensor,
         covariance: WeightCovariance,
         pixel_variance: Tensor | None,
         noise: float,
         gram: Tensor | None = None,
     ) -> None:
         super().__init__(problem, covariance, pixel_variance, noise)
-        self.compression, self.measurement_noise = compression, measurement_noise
-        self.projection = projection
+        self.compression, self.measurement_noise, self.lower = compression, measurement_noise, lower
         self.gram = signal_gram(compression.features, covariance) if gram is None else gram
-        shifted = projection.lower.T @ self.gram @ projection.lower  # M + s² I
+        shifted = lower.T @ self.gram @ lower  # M + s² I
         shifted.diagonal().add_(noise)
         self.factor, self.jitter = factorise(shifted)
 
@@ -193,12 +186,11 @@ class Compressed(Conditional):
         """The same with independent variances of some pixels added, (pixels,), mostly zero."""
         index = extra.nonzero()[:, 0]
         noise = SpottedNoise(self.measurement_noise, index, extra[index] / self.noise)
-        basis = self.compression.basis
         return Compressed(
             self.problem,
             self.compression,
             noise,
-            _projection(basis, noise.correct_basis(basis, self.projection.solved)),
+            noise.correct_factor(self.compression.basis, self.lower),
             self.covariance,
             extra if self.pixel_variance is None else self.pixel_variance + extra,
             self.noise,
@@ -211,7 +203,7 @@ class Compressed(Conditional):
             self.problem,
             self.compression,
             self.measurement_noise,
-            self.projection,
+            self.lower,
             self.covariance.scaled(factor),
             self.pixel_variance,
             self.noise,
@@ -222,29 +214,32 @@ class Compressed(Conditional):
         """``Q F w``."""
         return self.compression.basis @ self.compression.features.inner(weights).T
 
+    def _split(self, columns: Tensor) -> _Split:
+        return _split(self.compression.basis, self.measurement_noise, self.lower, columns)
+
     def solve(self, columns: Tensor) -> Tensor:
         """``K⁻¹ r``, (measurements, n) → the same."""
-        split = _split(self.compression.basis, self.projection, columns)
+        split = self._split(columns)
         return self._solve(split, torch.cholesky_solve(split.z, self.factor))
 
     def _solve(self, split: _Split, inner: Tensor) -> Tensor:
-        """``V (a − L⁻ᵀ M (M + s² I)⁻¹ z)/s² + N⁻¹ (r − Q a)/s²``, without the difference of large numbers.
+        """``N⁻¹ Q (a − L⁻ᵀ M (M + s² I)⁻¹ z)/s² + N⁻¹ (r − Q a)/s²``, without a difference of large numbers.
 
-        That is ``V L⁻ᵀ ((M + s² I)⁻¹ z − L⁻¹ Vᵀ (r − Q a)/s²)``, since ``Lᵀ a = z − L⁻¹ Vᵀ (r − Q a)``.
+        The bracket is ``s² L⁻ᵀ ((M + s² I)⁻¹ z − L⁻¹ Qᵀ N⁻¹ (r − Q a)/s²)``, since
+        ``Lᵀ a = z − L⁻¹ Qᵀ N⁻¹ (r − Q a)``.
 
         Args:
             inner: ``(M + s² I)⁻¹ z``.
         """
-        solved, lower = self.projection
         there = inner - split.seen / self.noise
-        back = torch.linalg.solve_triangular(lower.T, there, upper=True).to(split.rest)
-        return solved @ back + self.measurement_noise.solve(split.rest) / self.noise
+        back = torch.linalg.solve_triangular(self.lower.T, there, upper=True).to(split.rest)
+        return self.measurement_noise.solve(self.compression.basis @ back) + split.solved / self.noise
 
     def update(self, columns: Tensor) -> tuple[Tensor, Tensor | None]:
         """See `Conditional.update`; no network."""
-        split = _split(self.compression.basis, self.projection, columns)
+        split = self._split(columns)
         inner = torch.cholesky_solve(split.z, self.factor)
-        projected = (self.projection.lower @ inner).to(columns)  # Qᵀ K⁻¹ r
+        projected = (self.lower @ inner).to(columns)  # Qᵀ K⁻¹ r
         weights = self.covariance(self.compression.features.combine(projected.T))
         if self.pixel_variance is None:
             return weights, None
@@ -256,7 +251,7 @@ class Compressed(Conditional):
 
         ``J Σ Jᵀ + D − C K⁻¹ Cᵀ`` with ``C = J Σ Fᵀ Qᵀ + D Bᵀ``, rows of the pixels asked for.
         """
-        projected, lower = self.projection
+        basis, lower = self.compression.basis, self.lower
         units = torch.zeros(len(index), self.problem.pixels).to(self.problem.jacobian.weights)
         units[torch.arange(len(index)), index] = 1
         shape = self.problem.jacobian.range_shape
@@ -269,12 +264,12 @@ class Compressed(Conditional):
         if self.pixel_variance is None:
             white = torch.linalg.solve_triangular(self.factor, across, upper=False)
             return prior - white.T @ white
-        # With T = (M + s² I)⁻¹ and X = L⁻¹ Vᵀ B D: Qᵀ K⁻¹ Q = L T Lᵀ, Qᵀ K⁻¹ B D = L T X, and
+        # With T = (M + s² I)⁻¹ and X = L⁻¹ Qᵀ N⁻¹ B D: Qᵀ K⁻¹ Q = L T Lᵀ, Qᵀ K⁻¹ B D = L T X, and
         # D Bᵀ K⁻¹ B D = (D Bᵀ N⁻¹ B D − Xᵀ M T X)/s², where M T = I − s² T.
         variance = self.pixel_variance[index].double()
         seen = self.problem.project(units)
         solved = self.measurement_noise.solve(seen)
-        across_noise = projected.inner(seen).double() * variance
+        across_noise = basis.inner(solved).double() * variance
         x = torch.linalg.solve_triangular(lower, across_noise, upper=False)
         own = (seen.double().T @ solved.double()) * variance[:, None] * variance
         white = torch.linalg.solve_triangular(self.factor, across + x, upper=False)

@@ -14,9 +14,8 @@ from ct_dip.evidence.fit import EvidenceFit, fit_evidence
 from ct_dip.evidence.model import COMPLEMENT_REACH, EvidenceModel
 from ct_dip.matrix_free.compressed import (
     Compressed,
-    Projection,
+    basis_factor,
     feature_signals,
-    project,
     projected_evidence,
 )
 from ct_dip.matrix_free.compression import Compression, empty_compression, extend, from_state, to_state
@@ -37,7 +36,7 @@ class CompressedFit(NamedTuple):
     """Hyperparameters, and everything that was made to find them.
 
     Args:
-        signals: see `feature_signals`.
+        lower: see `basis_factor`, and for ``signals`` `feature_signals`.
         ratio: ``κ/s²``, the complement's variance in units of the fitted noise.
         rounds: how often the basis had to be extended for the hyperparameters that were found.
     """
@@ -46,7 +45,7 @@ class CompressedFit(NamedTuple):
     model: EvidenceModel
     compression: Compression
     noise: MeasurementNoise
-    projection: Projection
+    lower: Tensor
     signals: Tensor
     ratio: float
     rounds: int
@@ -60,7 +59,7 @@ class CompressedFit(NamedTuple):
             problem,
             self.compression,
             self.noise,
-            self.projection,
+            self.lower,
             problem.covariance(prior),
             None if self.noise.variance is None else noise * self.noise.variance,
             noise,
@@ -157,10 +156,10 @@ def _fit(
         known = before if before is not None and before.ratio == ratio else None
         noise = MeasurementNoise(problem.whitened, pixels) if known is None else known.noise
         with progress.stage("noise of the rest", compression.rank) as stage:
-            projection = project(compression, noise, None if known is None else known.projection, stage)
-            model = projected_evidence(problem, compression, noise, projection, signals, variances)
+            lower = basis_factor(compression.basis, noise, None if known is None else known.lower, stage)
+            model = projected_evidence(problem, compression, noise, lower, signals, variances)
         evidence = fit_evidence(model, starts=starts, seed=seed, progress=progress)
-        return CompressedFit(evidence, model, compression, noise, projection, signals, ratio, rounds)
+        return CompressedFit(evidence, model, compression, noise, lower, signals, ratio, rounds)
 
     if complement is None or not complement.in_model or complement.deviation is None:
         return at(1.0, starts)

@@ -2,8 +2,7 @@
 
 N has no small eigenvalues, hardly large ones, and its products need no network: solving with it is cheap.
 What is factorised or decomposed has the size of the measurements or of the pixels, whichever are fewer: with
-``P = I + D^½ Bᵀ B D^½``, ``|N| = |P|``, ``N⁻¹ = I − B D^½ P⁻¹ D^½ Bᵀ`` and
-``N⁻¹ B = B (I − D^½ P⁻¹ D^½ Bᵀ B)``, so that what is solved for a measured image is one.
+``P = I + D^½ Bᵀ B D^½``, ``|N| = |P|`` and ``N⁻¹ = I − B D^½ P⁻¹ D^½ Bᵀ``.
 """
 
 import math
@@ -12,9 +11,9 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from ct_dip.evidence.marginal import factorise
 from ct_dip.matrix_free.rows import Columns
 from ct_dip.operators.whitened import Whitened
-from ct_dip.progress import Stage
 from ct_dip.solvers.conjugate_gradients import conjugate_gradients
 from ct_dip.solvers.lanczos import Estimate, spectral_density
 
@@ -116,39 +115,6 @@ class MeasurementNoise:
         self.worst_residual = max(self.worst_residual, residual)
         self.converged &= converged
 
-    def solve_images(self, images: Tensor) -> Tensor:
-        """``v`` with ``N⁻¹ B u = B v``, (n, pixels) → the same, float64: it may be a small difference.
-
-        Where N is not factorised, ``v = u − D Bᵀ N⁻¹ B u``.
-        """
-        if self.variance is None:
-            return images
-        wide = images.double()
-        if self.dense and self.by_pixels:
-            root = self._diagonal.sqrt()
-            seen = self._back_project(self.whitened.project(wide), root)
-            return wide - root * torch.cholesky_solve(seen.T, self._lower).T
-        return wide - self._back_project(self.solve(self.whitened.project(wide)), self._diagonal)
-
-    def solve_basis(
-        self, basis: Columns, known: Columns | None = None, stage: Stage | None = None
-    ) -> Columns:
-        """``V = N⁻¹ Q``.
-
-        Args:
-            known: the same of the first columns, which are not solved for again.
-            stage: told how many columns are done.
-        """
-        if self.variance is None:
-            return basis
-        stage = stage or Stage()
-        solved = known or basis._replace(rows=basis.rows.none())
-        for rows in basis.rows.chunks(CHUNK, first=solved.rank):
-            new = self.solve(rows.T).T if basis.whitened is None else self.solve_images(rows)
-            solved = solved.extended(new.to(rows).contiguous())
-            stage.update(solved.rank)
-        return solved
-
     @cached_property
     def log_det(self) -> Estimate:
         """``log|N|``, with its standard error where it is estimated by probes."""
@@ -183,35 +149,23 @@ class SpottedNoise(MeasurementNoise):
         self.base = base
         units = torch.zeros_like(extra).repeat(len(index), 1)
         units[torch.arange(len(index)), index] = variance.double().sqrt()
-        self.units = units  # E = B units
-        columns = self.whitened.project(units)
-        self.solved = base.solve(columns)
+        columns = self.whitened.project(units)  # E
+        self.solved = base.solve(columns)  # N⁻¹ E
         inner = columns.T @ self.solved
         inner.diagonal().add_(1.0)
-        self.inner = torch.linalg.cholesky(0.5 * (inner + inner.T))
+        self.inner = torch.linalg.cholesky(0.5 * (inner + inner.T))  # of I + Eᵀ N⁻¹ E
 
-    def _weights(self, columns: Tensor) -> Tensor:
-        """``(I + Eᵀ N⁻¹ E)⁻¹ Eᵀ N⁻¹ v``, (measurements, n) → (pixels of these, n), float64."""
-        return torch.cholesky_solve((self.solved.to(columns).T @ columns).double(), self.inner)
-
-    def correct(self, columns: Tensor, solved: Tensor) -> Tensor:
-        """``(N + E Eᵀ)⁻¹ v`` from v and ``N⁻¹ v``."""
-        return solved - self.solved.to(columns) @ self._weights(columns).to(columns)
-
-    def correct_basis(self, basis: Columns, solved: Columns) -> Columns:
-        """The same for a basis and `MeasurementNoise.solve_basis` of it."""
-        found = basis._replace(rows=basis.rows.none())
-        spots = self.solved.T if basis.whitened is None else self.base.solve_images(self.units)
-        for rows, known in zip(basis.rows.chunks(CHUNK), solved.rows.chunks(CHUNK), strict=True):
-            weights = self._weights(basis.measured(rows.double()))
-            found = found.extended((known - weights.T @ spots).to(rows))
-        return found
+    def correct_factor(self, basis: Columns, lower: Tensor) -> Tensor:
+        """The Cholesky factor of ``Qᵀ (N + E Eᵀ)⁻¹ Q`` from that of ``Qᵀ N⁻¹ Q``."""
+        less = torch.linalg.solve_triangular(self.inner, basis.inner(self.solved).T, upper=False)
+        return factorise(lower @ lower.T - less.T @ less).lower
 
     def solve(self, v: Tensor) -> Tensor:
         """See `MeasurementNoise.solve`."""
-        found = self.correct(v, self.base.solve(v))
+        solved = self.base.solve(v)
+        weights = torch.cholesky_solve((self.solved.to(v).T @ v).double(), self.inner)
         self.worst_residual, self.converged = self.base.worst_residual, self.base.converged
-        return found
+        return solved - self.solved.to(v) @ weights.to(v)
 
     @cached_property
     def log_det(self) -> Estimate:

@@ -35,10 +35,6 @@ class Rows:
             return Rows([*before, torch.cat([last, new])])
         return Rows([*self.parts, new])
 
-    def none(self) -> "Rows":
-        """No rows of the same kind."""
-        return Rows([self.parts[0][:0]])
-
     def columns(self, where: slice) -> Tensor:
         """Some columns of all rows."""
         return torch.cat([part[:, where] for part in self.parts])

@@ -3,6 +3,8 @@
 import logging
 import math
 import warnings
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -17,6 +19,7 @@ from ct_dip.operators.ray import RayTransform
 
 _log = logging.getLogger(__name__)
 _BYTES_PER_NONZERO = 8  # float32 value and int32 index
+_PART = 2**21  # non-zeros that are taken together in another precision
 
 
 def estimate_bytes(geometry: Geometry, kernel: str = "auto") -> int:
@@ -55,10 +58,9 @@ class SparseRayTransform(RayTransform):
         kernel = choose_kernel(geometry, kernel)
         super().__init__(geometry, kernel)
         self.device = torch.device(device)
-        self._budget = memory.memory_budget(memory_budget)
         memory.require(
             estimate_peak_bytes(geometry, kernel),
-            self._budget,
+            memory.memory_budget(memory_budget),
             what="the sparse ray transform",
             advice="use the matrix-free backend 'astra'",
         )
@@ -66,45 +68,40 @@ class SparseRayTransform(RayTransform):
             raise BackendError("the matrix has more than 2³¹ non-zeros; use the matrix-free backend 'astra'")
         matrix = _load_or_assemble(geometry, kernel)
         self.nonzeros = int(matrix.nnz)
-        pair = _to_torch(matrix, self.device), _to_torch(matrix.T.tocsr(), self.device)
-        self._pairs = {torch.float32: pair}
+        self._matrix = _to_torch(matrix, self.device)
+        self._transposed = _to_torch(matrix.T.tocsr(), self.device)
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the matrices hold now."""
-        parts = [
-            part
-            for pair in self._pairs.values()
-            for m in pair
-            for part in (m.values(), m.col_indices(), m.crow_indices())
-        ]
-        unique = {part.data_ptr(): part.nbytes for part in parts}  # float64 shares the indices
-        return sum(unique.values())
-
-    def _pair(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        if dtype not in self._pairs:
-            memory.require(
-                self.nbytes + 2 * self.nonzeros * dtype.itemsize,
-                self._budget,
-                what=f"the sparse ray transform in {dtype}",
-                advice="stay in float32",
-            )
-            a, a_t = self._pairs[torch.float32]
-            self._pairs[dtype] = _with_dtype(a, dtype), _with_dtype(a_t, dtype)
-        return self._pairs[dtype]
+        """Bytes that the matrices hold."""
+        pair = self._matrix, self._transposed
+        return sum(part.nbytes for m in pair for part in (m.values(), m.col_indices(), m.crow_indices()))
 
     def _forward(self, x: Tensor) -> Tensor:
-        return _multiply(self._pair(x.dtype)[0], x.flatten(1)).reshape(-1, *self.range_shape)
+        return _multiply(self._matrix, x.flatten(1)).reshape(-1, *self.range_shape)
 
     def _adjoint(self, y: Tensor) -> Tensor:
-        return _multiply(self._pair(y.dtype)[1], y.flatten(1)).reshape(-1, *self.domain_shape)
+        return _multiply(self._transposed, y.flatten(1)).reshape(-1, *self.domain_shape)
 
 
 def _multiply(matrix: Tensor, vectors: Tensor) -> Tensor:
-    """(n, columns) → (n, rows). A single vector has its own, faster kernel."""
+    """(n, columns) → (n, rows), in the precision of the vectors. A single one has its own, faster kernel."""
+    if vectors.dtype != matrix.dtype:
+        return torch.cat([_multiply(part, vectors) for part in _parts(matrix, vectors.dtype)], dim=1)
     if len(vectors) == 1:
         return (matrix @ vectors[0])[None]
     return (matrix @ vectors.T).T
+
+
+def _parts(matrix: Tensor, dtype: torch.dtype) -> Iterator[Tensor]:
+    """Some rows after another in another precision: a second set of all values would be the larger one."""
+    rows, columns, values = matrix.crow_indices(), matrix.col_indices(), matrix.values()
+    count = max(1, -(-len(values) // _PART))
+    ends = torch.linspace(0, len(rows) - 1, count + 1).round().int().tolist()
+    for first, stop in pairwise(ends):
+        own = rows[first : stop + 1]
+        where = slice(int(own[0]), int(own[-1]))
+        yield _csr(own - own[0], columns[where], values[where].to(dtype), (stop - first, matrix.shape[1]))
 
 
 def _load_or_assemble(geometry: Geometry, kernel: str) -> Any:
@@ -128,11 +125,6 @@ def _to_torch(matrix: Any, device: torch.device) -> Tensor:
         torch.from_numpy(matrix.data),
         matrix.shape,
     ).to(device)
-
-
-def _with_dtype(matrix: Tensor, dtype: torch.dtype) -> Tensor:
-    parts = matrix.crow_indices(), matrix.col_indices(), matrix.values().to(dtype)
-    return _csr(*parts, tuple(matrix.shape))
 
 
 def _csr(rows: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, ...]) -> Tensor:

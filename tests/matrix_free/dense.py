@@ -4,7 +4,7 @@ import torch
 
 from ct_dip.config import InferenceConfig
 from ct_dip.evidence.model import EvidenceModel
-from ct_dip.matrix_free.compressed import Compressed, feature_signals, project, projected_evidence
+from ct_dip.matrix_free.compressed import Compressed, basis_factor, feature_signals, projected_evidence
 from ct_dip.matrix_free.compression import empty_compression, extend
 from ct_dip.matrix_free.noise import MeasurementNoise
 from ct_dip.matrix_free.problem import matrix_free_problem
@@ -83,10 +83,10 @@ def compressed(problem, model, theta, *, rank=30):
     if problem.complement is not None and problem.complement.in_model:
         pixels = float(model.evidence.complement_factor(theta)) * problem.complement.variance
     seen_noise = MeasurementNoise(problem.whitened, None if pixels is None else pixels / noise)
-    projection = project(basis, seen_noise)
-    posterior = Compressed(problem, basis, seen_noise, projection, covariance, pixels, noise)
+    lower = basis_factor(basis.basis, seen_noise)
+    posterior = Compressed(problem, basis, seen_noise, lower, covariance, pixels, noise)
     signals = feature_signals(problem, basis, None)
-    evidence = projected_evidence(problem, basis, seen_noise, projection, signals)
+    evidence = projected_evidence(problem, basis, seen_noise, lower, signals)
     rest = [log_noise[None]] if evidence.learn_noise else []
     return posterior, evidence, torch.cat([prior, *rest])
 

@@ -13,7 +13,7 @@ from benchmarks.kmnist import kmnist_scans
 from ct_dip.config import DipConfig, InferenceConfig
 from ct_dip.dip.fit import fit_dip
 from ct_dip.evidence.fit import fit_evidence
-from ct_dip.matrix_free.compressed import Compressed, project
+from ct_dip.matrix_free.compressed import Compressed, basis_factor
 from ct_dip.matrix_free.compression import empty_compression, extend
 from ct_dip.matrix_free.fit import fit_compressed
 from ct_dip.matrix_free.iterative import Iterative
@@ -66,7 +66,7 @@ def compressed_at(problem, theta, trace):
         problem, covariance, empty_compression(problem), trace=trace * problem.measurements, max_rank=784
     )
     pixels = variance * problem.complement.variance
-    return Compressed(problem, basis, noise, project(basis, noise), covariance, pixels, variance)
+    return Compressed(problem, basis, noise, basis_factor(basis.basis, noise), covariance, pixels, variance)
 
 
 @pytest.mark.parametrize(("number", "objective"), [(0, "scale"), (1, "scale"), (2, "scale"), (0, "optimum")])

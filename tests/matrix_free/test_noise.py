@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from ct_dip.matrix_free import noise as module
+from ct_dip.matrix_free.compressed import basis_factor
 from ct_dip.matrix_free.noise import MeasurementNoise, SpottedNoise
 from ct_dip.matrix_free.rows import Columns, Rows, kept_as_images
 from tests.matrix_free.dense import FEW, MANY, columns_of, configured, problem_of
@@ -94,29 +95,46 @@ def basis_of(problem, dtype):
     return Columns(Rows([problem.project(images).T.contiguous()]))
 
 
-def relative(found, expected):
-    return float((found - expected).norm() / expected.norm())
+def seen_through(basis, covariance):
+    """``Qᵀ N⁻¹ Q`` of a matrix N."""
+    q = columns_of(basis)
+    return q.T @ torch.linalg.solve(covariance, q)
+
+
+def relative(lower, expected):
+    """Of L Lᵀ, in the metric of what is expected: small directions count as much as large ones."""
+    root = torch.linalg.cholesky(expected)
+    white = torch.linalg.solve_triangular(root, lower, upper=False)
+    return float((white @ white.T - torch.eye(len(white))).abs().max())
 
 
 @pytest.mark.parametrize("log_ratio", [0, 6, 12])
 @pytest.mark.parametrize("dense", [True, False], ids=["factorised", "iterated"])
-def test_a_basis_in_float32_is_solved_for_with_strong_pixels(problem, dense, log_ratio, monkeypatch):
-    """Where N is factorised, V has the accuracy of float32, although N has eigenvalues of a million."""
+def test_a_basis_is_seen_through_strong_pixels(problem, dense, log_ratio, monkeypatch):
+    """Where N is factorised, nothing is lost, although N has eigenvalues of a million."""
     monkeypatch.setattr(module, "DENSE", module.DENSE if dense else 0)
     variance = math.exp(log_ratio) * problem.complement.variance
     noise, basis = MeasurementNoise(problem.whitened, variance), basis_of(problem, torch.float32)
-    expected = torch.linalg.solve(matrix(problem, variance), columns_of(basis))
-    found = noise.solve_basis(basis)
-    # Conjugate gradients leave 1e-5 of Q, of which V is a small part.
-    assert relative(columns_of(found), expected) < (1e-5 if dense else min(0.1, 1e-4 * math.exp(log_ratio)))
+    expected = seen_through(basis, matrix(problem, variance))
+    lower = basis_factor(basis, noise)
+    # Conjugate gradients leave 1e-5 of Q, of which N⁻¹ Q is a small part.
+    assert relative(lower, expected) < (1e-7 if dense else min(0.1, 1e-4 * math.exp(log_ratio)))
     assert noise.converged or not dense
 
 
+@pytest.mark.parametrize("known", [1, 3, 5])
+def test_a_factor_grows_with_its_basis(problem, known):
+    noise = MeasurementNoise(problem.whitened, problem.complement.variance)
+    basis = basis_of(problem, torch.float32)
+    first = basis._replace(rows=Rows([basis.rows.whole()[:known]]))
+    whole = basis_factor(basis, noise)
+    torch.testing.assert_close(basis_factor(basis, noise, basis_factor(first, noise)), whole)
+
+
 @pytest.mark.parametrize("strength", [1.0, 1e3, 1e6])
-def test_a_basis_is_corrected_for_strong_spots(problem, strength):
+def test_a_basis_is_seen_through_strong_spots(problem, strength):
     index, extra = torch.tensor([3, 17, 18]), strength * torch.tensor([0.5, 2.0, 0.1], dtype=torch.float64)
     base = MeasurementNoise(problem.whitened, problem.complement.variance)
     spotted, basis = SpottedNoise(base, index, extra), basis_of(problem, torch.float32)
-    expected = torch.linalg.solve(matrix(problem, spotted.variance), columns_of(basis))
-    found = spotted.correct_basis(basis, base.solve_basis(basis))
-    assert relative(columns_of(found), expected) < 3e-5
+    expected = seen_through(basis, matrix(problem, spotted.variance))
+    assert relative(spotted.correct_factor(basis, basis_factor(basis, base)), expected) < 1e-7

@@ -24,8 +24,6 @@ def test_growing(grown):
     assert len(rows) == 13
     assert torch.equal(rows.whole(), whole)
     assert torch.equal(rows.columns(slice(1, 4)), whole[:, 1:4])
-    assert len(rows.none()) == 0
-    assert rows.none().whole().shape == (0, 6)
 
 
 @pytest.mark.parametrize("size", [1, 3, 5, 50])
