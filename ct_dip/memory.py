@@ -2,11 +2,17 @@
 
 import contextlib
 import ctypes
+import math
+import mmap
 import os
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ct_dip.errors import InputError, MemoryBudgetError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _NO_GLIBC = (OSError, AttributeError, TypeError)  # what a call of its functions raises elsewhere
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
@@ -84,6 +90,20 @@ def keep_freed() -> None:
         # ends the library's own adaptation of this one.
         if any(library.mallopt(mmap_threshold, size) for size in (2**27, 2**25)):
             library.mallopt(trim_threshold, 2**28)
+
+
+def own_pages(shape: tuple[int, ...], like: "Tensor") -> "Tensor":
+    """An empty tensor whose memory goes back to the system as soon as it is freed; for what lives long.
+
+    In the heap it would stand between arrays that come and go, and what they leave stays there as holes.
+    """
+    import torch
+
+    size = math.prod(shape) * like.element_size()
+    if not size or like.device.type != "cpu" or not hasattr(mmap, "MAP_PRIVATE"):
+        return torch.empty(shape, dtype=like.dtype, device=like.device)
+    pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    return torch.frombuffer(pages, dtype=like.dtype).view(shape)
 
 
 def give_back() -> None:

@@ -5,7 +5,7 @@ Cholesky factor and two passes over the matrices, and no network pass:
 ``∂(rᵀK⁻¹r)/∂c_t = −αᵀY_tα`` with ``α = K⁻¹r``, and ``∂log|K|/∂c_t = tr(K⁻¹Y_t)``.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ct_dip.errors import CtDipError
 
+_TILE = 64  # rows of a triangle that are kept together, and with them a little of what is above it
 _JITTERS = (0.0, 1e-10, 1e-8, 1e-6)  # relative to the mean of the diagonal
 
 
@@ -42,13 +43,29 @@ def factorise(matrix: Tensor) -> Factor:
     )
 
 
+def solve_factored(lower: Tensor, columns: Tensor) -> Tensor:
+    """``(L Lᵀ)⁻¹ b``, (n, n) and (n, k) → (n, k).
+
+    `torch.cholesky_solve` would copy L at every call, and takes two to four times as long.
+    """
+    inner = torch.linalg.solve_triangular(lower, columns, upper=False)
+    return torch.linalg.solve_triangular(lower.mT, inner, upper=True)
+
+
 def packed_bytes(size: int, terms: int) -> int:
-    """Memory of a `CovarianceSum`, with the indices and the full matrices of an evaluation."""
-    return 8 * ((terms + 5) * size * (size + 1) // 2 + 6 * size**2)
+    """Memory of a `CovarianceSum`, with the full matrices of an evaluation."""
+    return 8 * ((terms + 2) * sum(tile.stop for tile in _tiles(size)) * _TILE + 6 * size**2)
+
+
+def _tiles(size: int) -> list[slice]:
+    """Rows that are kept together, up to their diagonal."""
+    return [slice(first, min(first + _TILE, size)) for first in range(0, size, _TILE)]
 
 
 class CovarianceSum:
     """Constant symmetric matrices ``Y_t``, kept as lower triangles in float64: half of the memory traffic.
+
+    A triangle is kept in tiles of some rows, ``Y[rows, : end of rows]``, one after another.
 
     Args:
         size: n.
@@ -57,27 +74,47 @@ class CovarianceSum:
     """
 
     def __init__(self, size: int, matrices: Iterable[Tensor], terms: int) -> None:
-        self.size = size
-        self.rows, self.columns = torch.tril_indices(size, size)
-        self.packed = torch.empty(terms, len(self.rows), dtype=torch.float64)
+        self.size, self._rows = size, _tiles(size)
+        self.packed = torch.empty(
+            terms, sum((tile.stop - tile.start) * tile.stop for tile in self._rows), dtype=torch.float64
+        )
         for row, matrix in zip(self.packed, matrices, strict=True):
-            row.copy_(self._pack(matrix))
-        self.multiplicity = torch.where(self.rows == self.columns, 1.0, 2.0).double()
+            for rows, tile in self._unpacked(row):
+                tile.copy_(matrix[rows, : rows.stop])
         self.jitter = 0.0  # the largest that was needed so far
 
-    def _pack(self, matrix: Tensor) -> Tensor:
-        return matrix[self.rows, self.columns]
+    def _unpacked(self, packed: Tensor) -> Iterator[tuple[slice, Tensor]]:
+        """Every tile of a packed matrix as it is in the full one: its rows, and a view (rows, columns)."""
+        first = 0
+        for rows in self._rows:
+            count = (rows.stop - rows.start) * rows.stop
+            yield rows, packed[first : first + count].view(-1, rows.stop)
+            first += count
 
     def total(self, coefficients: Tensor) -> Tensor:
         """``Σ_t c_t Y_t``, (n, n), both triangles."""
-        full = self.lower(coefficients)
+        full = self.lower(coefficients).tril_()
         return full + full.tril(-1).T
 
     def lower(self, coefficients: Tensor) -> Tensor:
-        """The same without what is above the diagonal: all that a Cholesky factorisation reads."""
+        """The same, good for its lower triangle alone: all that a Cholesky factorisation reads."""
         full = self.packed.new_zeros(self.size, self.size)
-        full[self.rows, self.columns] = coefficients.detach() @ self.packed
+        for rows, tile in self._unpacked(coefficients.detach() @ self.packed):
+            full[rows, : rows.stop] = tile
         return full
+
+    def inner(self, *tiles: Callable[[slice], Tensor]) -> Tensor:
+        """``tr(X Y_t)`` for symmetric matrices X, (terms, count), in one pass over all Y.
+
+        Args:
+            tiles: of every X, ``X[rows, : end of rows]`` for the rows that are asked for.
+        """
+        packed = self.packed.new_empty(len(tiles), self.packed.shape[1])
+        for row, tile_of in zip(packed, tiles, strict=True):
+            for rows, tile in self._unpacked(row):
+                tile.copy_(tile_of(rows))
+                tile[:, : rows.start] *= 2  # which stands for what is on the other side of the diagonal
+        return self.packed @ packed.T
 
     def terms(self, coefficients: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
         """``(rᵀK⁻¹r, log|K|)``, differentiable in the coefficients."""
@@ -92,13 +129,15 @@ class _Terms(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         lower, jitter = factorise(matrices.lower(coefficients))
         matrices.jitter = max(matrices.jitter, jitter)
-        alpha = torch.cholesky_solve(residual[:, None], lower)[:, 0]
-        pairs = matrices.packed.new_empty(2, len(matrices.rows))
-        pairs[0] = matrices._pack(torch.cholesky_inverse(lower))
-        torch.mul(alpha[matrices.rows], alpha[matrices.columns], out=pairs[1])
-        by_logdet, by_quadratic = (pairs.mul_(matrices.multiplicity) @ matrices.packed.T).unbind()
+        alpha = solve_factored(lower, residual[:, None])[:, 0]
+        logdet = 2 * lower.diagonal().log().sum()
+        inverse = torch.cholesky_inverse(lower)
+        by_quadratic, by_logdet = matrices.inner(
+            lambda rows: torch.outer(alpha[rows], alpha[: rows.stop]),
+            lambda rows: inverse[rows, : rows.stop],
+        ).unbind(dim=1)
         ctx.save_for_backward(by_quadratic, by_logdet)
-        return residual @ alpha, 2 * lower.diagonal().log().sum()
+        return residual @ alpha, logdet
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:

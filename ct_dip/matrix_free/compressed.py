@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ct_dip.evidence.marginal import CovarianceSum, factorise
+from ct_dip.evidence.marginal import CovarianceSum, factorise, solve_factored
 from ct_dip.evidence.model import EvidenceModel, Rest
 from ct_dip.matrix_free.compression import Compression
 from ct_dip.matrix_free.conditional import Conditional
@@ -220,7 +220,7 @@ class Compressed(Conditional):
     def solve(self, columns: Tensor) -> Tensor:
         """``K⁻¹ r``, (measurements, n) → the same."""
         split = self._split(columns)
-        return self._solve(split, torch.cholesky_solve(split.z, self.factor))
+        return self._solve(split, solve_factored(self.factor, split.z))
 
     def _solve(self, split: _Split, inner: Tensor) -> Tensor:
         """``N⁻¹ Q (a − L⁻ᵀ M (M + s² I)⁻¹ z)/s² + N⁻¹ (r − Q a)/s²``, without a difference of large numbers.
@@ -238,7 +238,7 @@ class Compressed(Conditional):
     def update(self, columns: Tensor) -> tuple[Tensor, Tensor | None]:
         """See `Conditional.update`; no network."""
         split = self._split(columns)
-        inner = torch.cholesky_solve(split.z, self.factor)
+        inner = solve_factored(self.factor, split.z)
         projected = (self.lower @ inner).to(columns)  # Qᵀ K⁻¹ r
         weights = self.covariance(self.compression.features.combine(projected.T))
         if self.pixel_variance is None:

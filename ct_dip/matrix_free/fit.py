@@ -32,6 +32,15 @@ _RATIO_TOLERANCE = 0.1  # of log κ − log s², which the data hardly see
 _RATIO_EVALUATIONS = 15
 
 
+class Kept(NamedTuple):
+    """What a fit leaves to one with a larger basis; see `CompressedFit`."""
+
+    noise: MeasurementNoise
+    lower: Tensor
+    signals: Tensor
+    ratio: float
+
+
 class CompressedFit(NamedTuple):
     """Hyperparameters, and everything that was made to find them.
 
@@ -49,6 +58,10 @@ class CompressedFit(NamedTuple):
     signals: Tensor
     ratio: float
     rounds: int
+
+    def kept(self) -> Kept:
+        """Without the matrices of the search."""
+        return Kept(self.noise, self.lower, self.signals, self.ratio)
 
     def posterior(self, problem: Problem) -> Compressed:
         """At the hyperparameters."""
@@ -127,7 +140,9 @@ def fit_compressed(
         compression = grow(found.compression, prior, math.exp(float(noise)), number, limit)
         if compression.rank == found.compression.rank:
             break
-        found = _fit(problem, compression, variances, starts, seed, number, found, progress)
+        before = found.kept()
+        del found  # with the matrices of its search
+        found = _fit(problem, compression, variances, starts, seed, number, before, progress)
     return found._replace(compression=compression)
 
 
@@ -138,13 +153,13 @@ def _fit(
     starts: int,
     seed: int,
     rounds: int,
-    before: CompressedFit | None,
+    before: Kept | None,
     progress: Progress,
 ) -> CompressedFit:
     """At a given basis; the ratio of complement and noise is searched around the rest where it is free.
 
     Args:
-        before: the fit with a part of the basis, whose solves need not be made again at the same ratio.
+        before: of the fit with a part of the basis, whose solves need not be made again at the same ratio.
     """
     complement = problem.complement
     with progress.stage("feature statistics"):

@@ -11,7 +11,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from ct_dip.evidence.marginal import factorise
+from ct_dip.evidence.marginal import factorise, solve_factored
 from ct_dip.matrix_free.rows import Columns
 from ct_dip.operators.whitened import Whitened
 from ct_dip.solvers.conjugate_gradients import conjugate_gradients
@@ -83,7 +83,7 @@ class MeasurementNoise:
             units = torch.zeros(self.size, count, dtype=torch.float64, device=device)
             units[first + torch.arange(count), torch.arange(count)] = 1
             matrix[:, first : first + count] += self._smaller(units)
-        return torch.linalg.cholesky(0.5 * (matrix + matrix.T))
+        return torch.linalg.cholesky(matrix)  # which reads the lower triangle alone
 
     def solve(self, v: Tensor) -> Tensor:
         """``N⁻¹ v``, (measurements, n) → the same."""
@@ -101,10 +101,10 @@ class MeasurementNoise:
     def _solve_dense(self, v: Tensor) -> Tensor:
         if self.by_pixels:
             root = self._diagonal.sqrt()
-            solved = torch.cholesky_solve(self._back_project(v, root).T, self._lower)
+            solved = solve_factored(self._lower, self._back_project(v, root).T)
             x = v - self.whitened.project(solved.T * root)
         else:
-            x = torch.cholesky_solve(v, self._lower)
+            x = solve_factored(self._lower, v)
         if not self.worst_residual:  # of the first solve, for all: they have the same factor
             first, size = v[:, :CHUNK], torch.linalg.vector_norm(v[:, :CHUNK], dim=0)
             left = torch.linalg.vector_norm(self(x[:, :CHUNK]) - first, dim=0) / size.clamp_min(1e-300)
@@ -163,7 +163,7 @@ class SpottedNoise(MeasurementNoise):
     def solve(self, v: Tensor) -> Tensor:
         """See `MeasurementNoise.solve`."""
         solved = self.base.solve(v)
-        weights = torch.cholesky_solve((self.solved.to(v).T @ v).double(), self.inner)
+        weights = solve_factored(self.inner, (self.solved.to(v).T @ v).double())
         self.worst_residual, self.converged = self.base.worst_residual, self.base.converged
         return solved - self.solved.to(v) @ weights.to(v)
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ct_dip import memory
 from ct_dip.operators.whitened import Whitened
 
 PART = 64  # rows that are kept, and converted, together
@@ -31,9 +32,10 @@ class Rows:
     def extended(self, new: Tensor) -> "Rows":
         """With further rows at the end."""
         *before, last = self.parts
-        if len(last) + len(new) <= PART:
-            return Rows([*before, torch.cat([last, new])])
-        return Rows([*self.parts, new])
+        if len(last) + len(new) > PART:
+            before, last = [*self.parts], last[:0]
+        part = memory.own_pages((len(last) + len(new), new.shape[1]), new)
+        return Rows([*before, torch.cat([last, new], out=part)])
 
     def columns(self, where: slice) -> Tensor:
         """Some columns of all rows."""
