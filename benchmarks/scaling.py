@@ -80,7 +80,7 @@ def job(side: int, views: int, config: RunConfig) -> dict[str, Any]:
     held = {
         "activations": (3 if in_check else 1) * jacobian.bytes,
         "features": 4 * rank * weights,
-        "basis": 2 * rank * kept,  # and solved for
+        "basis": rank * kept,
         "ray transform": getattr(transform, "nbytes", 0),
     }
     held_mib = {name: size / 2**20 for name, size in held.items()}

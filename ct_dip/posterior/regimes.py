@@ -113,15 +113,15 @@ def _plan_iterative(shape: UNetShape, scan: Scan, config: InferenceConfig) -> Re
 
 
 def _compressed_bytes(shape: UNetShape, scan: Scan, config: InferenceConfig, rank: int) -> int:
-    """Features; the basis, solved for and not; small matrices; the noise of the rest; samples; J itself."""
+    """Features; the basis; small matrices; the noise of the rest; samples; J itself."""
     weights, measurements, pixels = _weights(shape), scan.sinogram.size, _pixels(scan)
     fewer, kept = min(measurements, pixels), column_bytes(measurements, pixels)
     terms = 60 if config.resolved().objective != "scale" and config.prior == "block" else 3
-    by_rank = rank * (4 * weights + 2 * kept) + 12 * (terms + 6) * rank**2
+    by_rank = rank * (4 * weights + kept) + 12 * (terms + 6) * rank**2
     # A part of the features in float64 and as many rows of J, Σ J and what they are made from, for closed
     # deviations; a part of the basis; and 64 columns in float64, twice.
     parts = PART * (40 * weights + 4 * kept) + 1024 * measurements
-    noise = 3 * 8 * fewer**2 if fewer <= DENSE else 12 * 4 * CHUNK * measurements + 2 * KRYLOV_BYTES
+    noise = 2 * 8 * fewer**2 if fewer <= DENSE else 12 * 4 * CHUNK * measurements + 2 * KRYLOV_BYTES
     samples = 3 * 4 * max(config.samples, 1) * pixels
     jacobian = 3 * jacobian_bytes(shape, scan.geometry.domain_shape)  # and in float64, for the check
     return by_rank + parts + noise + samples + jacobian

@@ -10,9 +10,9 @@ from typing import Protocol
 import torch
 import torch.nn.functional as F  # noqa: N812  everybody's name for it
 from torch import Tensor
-from torch.nn.grad import conv2d_weight
 
 from ct_dip.dip.unet import Upsampling, interpolate
+from ct_dip.tangent.convolutions import convolve, correlate
 from ct_dip.tangent.maps import as_map, constant, flat
 
 # Up to this size an unfolded input is kept: it stays in the cache, and one batched matrix product serves
@@ -96,14 +96,14 @@ class PlainPart:
         elif self.pointwise:
             z = as_map(flat(change) @ self.filters.flatten(1).T, self.places)
         else:
-            z = F.conv2d(change, self.filters, None, self.stride, self.padding)
+            z = convolve(change, self.filters, self.stride)
         if self.unfolded is not None:
             matrices = weights.flatten(2).transpose(1, 2)  # (n, inputs · taps², outputs)
             flat(z).baddbmm_(self.unfolded.expand(len(z), -1, -1), matrices)
             return z
         assert self.activation is not None
         for one, filters in zip(z, weights, strict=True):
-            one += F.conv2d(self.activation, filters, None, self.stride, self.padding)[0]
+            one += convolve(self.activation, filters, self.stride)[0]
         return z
 
     def adjoint(self, z: Tensor) -> Tensor:
@@ -120,12 +120,7 @@ class PlainPart:
                 products = torch.bmm(left.transpose(1, 2), right)
             return products.reshape(len(arrived), *self.size)
         assert self.activation is not None
-        return torch.cat(
-            [
-                conv2d_weight(self.activation, self.size, one[None], self.stride, self.padding)[None]  # type: ignore[no-untyped-call]
-                for one in arrived
-            ]
-        )
+        return torch.stack([correlate(self.activation, one[None], self.size, self.stride) for one in arrived])
 
     def to_input(self, arrived: Tensor) -> Tensor:
         """``Eᵀ z``."""
@@ -137,6 +132,8 @@ class PlainPart:
             matrix = self.filters.permute(2, 3, 1, 0).reshape(-1, outputs).expand(n, -1, -1)
             y = torch.bmm(matrix, flat(arrived).transpose(1, 2)).view(n, taps, taps * inputs, *self.places)
             return _sum_shifted_(_sum_shifted_(y, dim=-2).view(n, taps, inputs, *self.places), dim=-1)
+        if self.stride == 1:
+            return convolve(arrived, self.filters.transpose(0, 1).flip(2, 3), 1)
         return F.conv_transpose2d(arrived, self.filters, None, self.stride, self.padding, self.left_over)
 
 
