@@ -1,8 +1,10 @@
 import platform
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+import torch
 
 from ct_dip import memory
 from ct_dip.errors import InputError, MemoryBudgetError
@@ -116,3 +118,41 @@ def test_memory_that_is_kept_is_not_asked_for_again():
     out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     left_alone, kept = map(int, out.split())
     assert kept < 0.1 * left_alone
+
+
+def test_pages_of_its_own_go_back_at_once():
+    program = """if True:
+        import re
+        from pathlib import Path
+        import torch
+        from ct_dip.memory import keep_freed, own_pages
+        keep_freed()
+        def held():
+            return int(re.search(r"VmRSS:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
+        small = torch.zeros(4, dtype=torch.float64)
+        before = held()
+        first = own_pages((2**10, 2**13), small).fill_(1.0)
+        view = first[5:]
+        full = held()
+        del first
+        kept = held()
+        del view
+        print(before, full, kept, held())
+    """
+    if not Path("/proc/self/status").exists():
+        pytest.skip("only Linux says what a process holds")
+    out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    before, full, kept, after = map(int, out.split())
+    assert full - before > 2**16 * 0.95  # kB: 64 MiB
+    assert abs(kept - full) < 2**10  # a view of it is enough
+    assert after - before < 2**12
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (0, 5), (7,)])
+def test_pages_of_its_own_are_a_tensor_like_another(shape):
+    like = torch.zeros(1, dtype=torch.float64)
+    found = memory.own_pages(shape, like)
+    assert found.shape == shape
+    assert found.dtype == like.dtype
+    found.copy_(torch.ones(shape))
+    assert float(found.sum()) == found.numel()

@@ -23,7 +23,7 @@ from ct_dip.progress import Progress
 
 CHECKPOINT = "dip.npz"
 _CHECKPOINT_SECONDS = 5.0
-_FIXED_BYTES = 32 * 2**20  # what torch's convolutions take for themselves, as measured
+_FIXED_BYTES = 64 * 2**20  # what torch's convolutions take for themselves, as measured
 
 
 def fit_dip(
@@ -105,12 +105,13 @@ def fit_bytes(config: DipConfig, shape: tuple[int, int], members: int = 1) -> in
     """Memory of a fit: features with their gradients, and seven copies of the weights.
 
     A scale of c channels keeps about sixteen maps of c channels at its resolution for the backward pass
-    and during it: in- and outputs of four convolutions, activations, the interpolated map, gradients.
-    Measured at 128² and 256²: 63 and 151 MiB, estimated 78 and 205.
+    and during it: in- and outputs of four convolutions, activations, the interpolated map, gradients. They
+    come and go in many sizes, so that the heap takes about three times that: a process grew by 96, 150 and
+    500 MiB at 64², 128² and 256², where this says 99, 195 and 577; once it grew by 1000 at 256².
     """
     network = unet_shape(resolve(config, shape))
     pixels = math.prod(shape)
-    features = sum(16 * c * pixels / 4**scale for scale, c in enumerate(network.channels))
+    features = sum(3 * 16 * c * pixels / 4**scale for scale, c in enumerate(network.channels))
     weights = sum(p.numel() for p in UNet(network).to("meta").parameters())
     return int(4 * members * (features + 7 * weights)) + _FIXED_BYTES
 

@@ -20,9 +20,9 @@ from ct_dip.evidence.marginal import CovarianceSum, factorise, solve_factored
 from ct_dip.evidence.model import EvidenceModel, Rest
 from ct_dip.matrix_free.compression import Compression
 from ct_dip.matrix_free.conditional import Conditional
-from ct_dip.matrix_free.noise import CHUNK, MeasurementNoise, SpottedNoise
+from ct_dip.matrix_free.noise import MeasurementNoise, SpottedNoise
 from ct_dip.matrix_free.problem import Problem
-from ct_dip.matrix_free.rows import Columns, Rows
+from ct_dip.matrix_free.rows import PART, Columns, Rows
 from ct_dip.priors.choose import tv_predcp, weak_hyperprior
 from ct_dip.priors.covariance import WeightCovariance
 from ct_dip.priors.predcp import TvPredCp
@@ -47,9 +47,10 @@ def basis_factor(
     if known is not None:
         matrix[:old, :old] = known @ known.T
     done = old
-    for rows in basis.rows.chunks(CHUNK, first=old):
-        # Where N is factorised, digits cost nothing.
-        solved = noise.solve(basis.measured(rows.double() if noise.dense else rows))
+    for rows in basis.rows.chunks(PART, first=old):
+        # Where N is factorised digits cost nothing; elsewhere float32 has those that are asked for.
+        columns = basis.measured(rows.double() if noise.dense else rows)
+        solved = noise.solve(columns if noise.dense else columns.float())
         matrix[:, done : done + len(rows)] = basis.inner(solved.double())
         done += len(rows)
         stage.update(done)
@@ -62,7 +63,7 @@ def basis_factor(
 class _Split(NamedTuple):
     """Sinograms r, (measurements, n), in the basis and outside of it.
 
-    Signals are a thousand times the noise. They are in ``inside``, for which everything is known; what is
+    Signals are a thousand times the noise. They are in Q a, of which everything is known; what is
     solved for with N, to some relative accuracy, is of the size of the noise.
     """
 

@@ -19,6 +19,7 @@ from ct_dip.matrix_free.problem import Problem
 from ct_dip.matrix_free.rows import Columns, Rows, kept_as_images
 from ct_dip.priors.covariance import WeightCovariance
 from ct_dip.progress import Progress
+from ct_dip.tangent.parts import is_small
 
 _BATCH = 32  # random elements that are taken together
 _ROUNDING = 10  # in units of that of one element: below it there is nothing to be orthogonal to
@@ -93,7 +94,8 @@ def extend(
             noise = torch.randn(_BATCH, len(weights), generator=generator, dtype=weights.dtype)
             images = _finite(problem.images(covariance.root(noise.to(weights.device))), "J")
             drawn = problem.project(images).T if basis.whitened is None else images.double()
-            outside = basis.outside(drawn)
+            measured = basis.measured(drawn)
+            outside = basis.outside(drawn, measured)
             passes += _BATCH
             squares = basis.measured(outside).double().square().sum(dim=0)
             left, error = float(squares.mean()), float(squares.std()) / _BATCH**0.5
@@ -102,7 +104,7 @@ def extend(
             # One batch in any case: without a basis there is nothing that a search could go on with.
             if basis.rank >= max_rank or (basis.rank and (left <= trace or late)):
                 break
-            rounding = torch.finfo(images.dtype).eps * float(basis.measured(drawn).norm(dim=0).max())
+            rounding = torch.finfo(images.dtype).eps * float(measured.norm(dim=0).max())
             new = _orthonormal(basis, outside, _ROUNDING * rounding)[: max_rank - basis.rank]
             if not len(new) and not basis.rank:  # a network that is blind everywhere: some direction
                 new = _orthonormal(basis, torch.ones_like(outside[:1]))
@@ -112,7 +114,10 @@ def extend(
             features = features.extended(_finite(problem.pull(basis.measured(new).to(weights)), "Jᵀ"))
             basis = basis.extended(new)
             passes += len(new)
-            memory.give_back()  # what the batch leaves in the heap, up to a third of a gigabyte at 256²
+            # What the batch leaves in the heap: up to a third of a gigabyte at 256², and not worth the time
+            # at 28², where that would be a quarter more.
+            if not is_small(problem.jacobian.range_shape):
+                memory.give_back()
     return Compression(basis, features, left, error, passes, left <= trace)
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ct_dip import memory
+from ct_dip.config import InferenceConfig
 from ct_dip.matrix_free.certificate import check_compression
 from ct_dip.matrix_free.compressed import Compressed
 from ct_dip.matrix_free.conditional import Conditional
@@ -22,7 +23,12 @@ from ct_dip.matrix_free.stochastic import StochasticEvidence, fit_stochastic
 from ct_dip.posterior.inferred import Inferred
 from ct_dip.progress import Progress
 
-CLOSED_PIXELS = 2048  # up to which a pass for every pixel is worth exact deviations
+_CLOSED_PIXELS = 2048  # up to which a pass for every pixel is worth exact deviations
+
+
+def has_closed_deviations(config: InferenceConfig, pixels: int) -> bool:
+    """Whether a compression's deviations are those of the closed form, rather than of samples."""
+    return config.deviations == "closed" or (config.deviations == "auto" and pixels <= _CLOSED_PIXELS)
 
 
 def infer_compressed(
@@ -85,9 +91,7 @@ def infer_compressed(
     certificate["converged"] = (
         check.converged and check.accurate and compression.complete and at_mean.measurement_noise.converged
     )
-    closed = config.deviations == "closed" or (
-        config.deviations == "auto" and problem.pixels <= CLOSED_PIXELS and base.dense
-    )
+    closed = has_closed_deviations(config, problem.pixels)
     deviations, variance = _deviations(problem, spread, seed, closed, deadline, folder, certificate, progress)
     extra = {}
     if problem.complement is not None and problem.complement.deviation is not None:

@@ -86,7 +86,7 @@ class Columns(NamedTuple):
     """Some sinograms as columns ``C``, (measurements, n), by their products.
 
     Where there are far more measurements than pixels, images U are kept in their place, with ``C = B U``: all
-    that a network can explain, and all that is solved for with it, is in the range of B. They, and products
+    that a network can explain is in the range of B. They, and products
     with them, are in float64: B is so ill-conditioned that those of float32 would not be orthogonal.
 
     Args:
@@ -120,9 +120,14 @@ class Columns(NamedTuple):
             vectors = self.whitened.back_project(columns.double())
         return self.rows.inner(vectors).T.to(columns)
 
-    def outside(self, rows: Tensor) -> Tensor:
-        """``(I − C Cᵀ) v`` for columns v of which the same is kept as of these, if these are orthonormal."""
-        return rows - self.rows.combine(self.inner(self.measured(rows)).T)
+    def outside(self, rows: Tensor, measured: Tensor | None = None) -> Tensor:
+        """``(I − C Cᵀ) v`` for columns v of which the same is kept as of these, if these are orthonormal.
+
+        Args:
+            measured: v, if it is known.
+        """
+        columns = self.measured(rows) if measured is None else measured
+        return rows - self.rows.combine(self.inner(columns).T)
 
     def extended(self, rows: Tensor) -> "Columns":
         """With further columns, of which the same is kept."""

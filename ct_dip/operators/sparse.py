@@ -97,8 +97,7 @@ def _parts(matrix: Tensor, dtype: torch.dtype) -> Iterator[Tensor]:
     """Some rows after another in another precision: a second set of all values would be the larger one."""
     rows, columns, values = matrix.crow_indices(), matrix.col_indices(), matrix.values()
     count = max(1, -(-len(values) // _PART))
-    ends = torch.linspace(0, len(rows) - 1, count + 1).round().int().tolist()
-    for first, stop in pairwise(ends):
+    for first, stop in pairwise(part * (len(rows) - 1) // count for part in range(count + 1)):
         own = rows[first : stop + 1]
         where = slice(int(own[0]), int(own[-1]))
         yield _csr(own - own[0], columns[where], values[where].to(dtype), (stop - first, matrix.shape[1]))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from ct_dip.config import InferenceConfig
 from ct_dip.data.scan import Scan
 from ct_dip.dip.unet import UNet, UNetShape
-from ct_dip.matrix_free.infer import CLOSED_PIXELS
+from ct_dip.matrix_free.infer import has_closed_deviations
 from ct_dip.matrix_free.noise import CHUNK, DENSE
 from ct_dip.matrix_free.rows import PART, column_bytes
 from ct_dip.posterior.model import inference_bytes
@@ -87,9 +87,7 @@ def _plan_compressed(shape: UNetShape, scan: Scan, config: InferenceConfig, budg
     )
     max_rank = min(most, max(_LEAST_RANK, fitting - 1))
     guess = min(max_rank, int(18 * min(measurements, pixels) ** 0.5))  # as seen from 28² to 256²
-    closed = config.deviations == "closed" or (
-        config.deviations == "auto" and pixels <= CLOSED_PIXELS and min(pixels, measurements) <= DENSE
-    )
+    closed = has_closed_deviations(config, pixels)
     passes = {
         "compression": 2 * guess,
         "samples": config.samples,
@@ -116,11 +114,12 @@ def _compressed_bytes(shape: UNetShape, scan: Scan, config: InferenceConfig, ran
     """Features; the basis; small matrices; the noise of the rest; samples; J itself."""
     weights, measurements, pixels = _weights(shape), scan.sinogram.size, _pixels(scan)
     fewer, kept = min(measurements, pixels), column_bytes(measurements, pixels)
-    terms = 60 if config.resolved().objective != "scale" and config.prior == "block" else 3
-    by_rank = rank * (4 * weights + kept) + 12 * (terms + 6) * rank**2
-    # A part of the features in float64 and as many rows of J, Σ J and what they are made from, for closed
-    # deviations; a part of the basis; and 64 columns in float64, twice.
-    parts = PART * (40 * weights + 4 * kept) + 1024 * measurements
+    terms = 60 if config.resolved().objective != "scale" and config.prior == "block" else 1
+    by_rank = rank * (4 * weights + kept) + 12 * (terms + 5) * rank**2
+    # A part of the features in float64 and as much for vectors of weights, or for closed deviations as many
+    # rows of J, Σ J and what they are made from; a part of the basis; and 64 columns in float64, twice.
+    parts = PART * ((40 if has_closed_deviations(config, pixels) else 16) * weights + 4 * kept)
+    parts += 1024 * measurements
     noise = 2 * 8 * fewer**2 if fewer <= DENSE else 12 * 4 * CHUNK * measurements + 2 * KRYLOV_BYTES
     samples = 3 * 4 * max(config.samples, 1) * pixels
     jacobian = 3 * jacobian_bytes(shape, scan.geometry.domain_shape)  # and in float64, for the check

@@ -12,13 +12,13 @@ import torch.nn.functional as F  # noqa: N812  everybody's name for it
 from torch import Tensor
 from torch.nn.grad import conv2d_weight
 
-_UNFOLDED_BYTES = 4 * 2**20  # that are written at once: what fits the caches
+_STRIP_BYTES = 4 * 2**20  # that are written at once: what fits the caches
 
 
 def convolve(x: Tensor, filters: Tensor, stride: int) -> Tensor:
     """``w * x``, padded by half of the taps: (n, inputs, rows, columns) → (n, outputs, …)."""
     padding = filters.shape[-1] // 2
-    if x.dtype == torch.float32:
+    if _in_place(x):
         return F.conv2d(x, filters, None, stride, padding)
     parts = [
         F.conv2d(part, filters, None, stride, (0, padding))
@@ -30,7 +30,7 @@ def convolve(x: Tensor, filters: Tensor, stride: int) -> Tensor:
 def correlate(x: Tensor, z: Tensor, size: torch.Size, stride: int) -> Tensor:
     """Its transpose towards the filters, ``Σ_places z xᵀ``: one z, (1, outputs, rows, columns) → size."""
     padding = size[-1] // 2
-    if x.dtype == torch.float32:
+    if _in_place(x):
         whole: Tensor = conv2d_weight(x, size, z, stride, padding)  # type: ignore[no-untyped-call]
         return whole
     total = z.new_zeros(size)
@@ -39,11 +39,16 @@ def correlate(x: Tensor, z: Tensor, size: torch.Size, stride: int) -> Tensor:
     return total
 
 
+def _in_place(x: Tensor) -> bool:
+    """Whether torch convolves a map where it is."""
+    return x.dtype == torch.float32 or x.device.type != "cpu"
+
+
 def _strips(x: Tensor, taps: int, stride: int) -> Iterator[tuple[slice, Tensor]]:
     """Some rows of the output after another, and the rows of the padded x that they are made from."""
     rows, columns = (-(-side // stride) for side in x.shape[-2:])
     unfolded = len(x) * columns * x.shape[1] * taps**2 * x.element_size()  # of a row
-    step = max(1, _UNFOLDED_BYTES // unfolded)
+    step = max(1, _STRIP_BYTES // max(1, unfolded))
     padded = F.pad(x, (0, 0, taps // 2, taps // 2))
     for first in range(0, rows, step):
         stop = min(first + step, rows)

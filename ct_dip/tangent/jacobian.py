@@ -14,12 +14,12 @@ from torch import Tensor, nn
 from ct_dip.dip.unet import UNet, UNetShape, WeightBlock
 from ct_dip.operators.linear_map import LinearMap
 from ct_dip.tangent.linearised import LinearisedUNet
-from ct_dip.tangent.parts import is_small
+from ct_dip.tangent.parts import UNFOLDED_BYTES, is_small
 
 # Of the largest map of one chunk: what fits the cache together with the other operands of a convolution.
 # As measured, 1 to 8 MB make no difference, and from 32 MB on convolutions lose a quarter of their speed.
 CHUNK_BYTES = 4 * 2**20
-_MAPS_OF_A_PASS = 40  # as large as the largest one, at most
+_MAPS_OF_A_PASS = 16  # as large as the largest one, with what they leave in the heap; 8 to 14 were seen
 
 
 def jacobian_bytes(shape: UNetShape, image: tuple[int, int]) -> int:
@@ -36,8 +36,10 @@ def jacobian_bytes(shape: UNetShape, image: tuple[int, int]) -> int:
         assert isinstance(module, nn.Conv2d)
         taps = module.kernel_size[0] * module.kernel_size[1]
         channels, rows, columns = output.shape[1:]
-        constants += 4 * rows * columns * (taps * module.in_channels + 4 * channels)
-        constants += 4 * module.weight.numel()
+        for part in parts:
+            unfolded = 4 * rows * columns * taps * part.shape[1]
+            constants += unfolded if unfolded <= UNFOLDED_BYTES else 4 * part.shape[1:].numel()
+        constants += 4 * (2 * channels * rows * columns + module.weight.numel())  # `Activation`, filters
         largest = max(largest, 4 * channels * rows * columns)
 
     for module in network.modules():

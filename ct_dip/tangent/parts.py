@@ -17,7 +17,7 @@ from ct_dip.tangent.maps import as_map, constant, flat
 
 # Up to this size an unfolded input is kept: it stays in the cache, and one batched matrix product serves
 # all vectors. Beyond it, one convolution per vector is faster and needs no unfolding.
-_UNFOLDED_BYTES = 3 * 2**20
+UNFOLDED_BYTES = 3 * 2**20
 
 # Up to so many inputs, the gradient towards them is faster as a matrix product: as measured, torch takes as
 # long for 4 as for 16.
@@ -80,7 +80,7 @@ class PlainPart:
         self.left_over = ((rows - 1) % stride, (columns - 1) % stride)
         self.activation: Tensor | None = None
         self.unfolded: Tensor | None = None  # (places, inputs · taps²)
-        if self.places[0] * self.places[1] * filters[0].numel() * filters.element_size() <= _UNFOLDED_BYTES:
+        if self.places[0] * self.places[1] * filters[0].numel() * filters.element_size() <= UNFOLDED_BYTES:
             unfolded = F.unfold(activation, filters.shape[-1], padding=self.padding, stride=stride)
             self.unfolded = unfolded[0].T.contiguous()
         else:

@@ -51,7 +51,7 @@ def test_an_explicit_regime_is_kept_and_has_its_costs(regime, size):
 
 
 def test_a_larger_budget_allows_a_larger_rank():
-    ranks = [plan(128, 60, 183, budget=b * GIGABYTE, regime="compressed").max_rank for b in (2, 4, 64)]
+    ranks = [plan(128, 60, 183, budget=b * GIGABYTE, regime="compressed").max_rank for b in (1, 2, 64)]
     assert ranks == sorted(set(ranks))
     assert ranks[-1] <= 4000
     assert plan(28, 20, 41, regime="compressed").max_rank == 28**2

@@ -10,7 +10,7 @@ import torch
 
 from ct_dip.errors import MemoryBudgetError, OutputError
 from ct_dip.geometry import Volume
-from ct_dip.operators import cache
+from ct_dip.operators import cache, sparse
 from ct_dip.operators.assembly import assemble, estimate_nonzeros, matrix_blocks
 from ct_dip.operators.sparse import SparseRayTransform, estimate_bytes
 from ct_dip.scanners import scanner
@@ -50,10 +50,16 @@ def test_bytes_are_estimated_and_counted(folder):
 @pytest.mark.parametrize("part", [1, 1000, 10**6])
 @pytest.mark.parametrize("count", [1, 3])
 def test_float64_takes_some_rows_after_another(folder, part, count, monkeypatch):
-    monkeypatch.setattr("ct_dip.operators.sparse._PART", part)
+    sizes = []
+    made = sparse._csr
+    monkeypatch.setattr(sparse, "_PART", part)
+    monkeypatch.setattr(sparse, "_csr", lambda *given: sizes.append(len(given[2])) or made(*given))
     transform, matrix = SparseRayTransform(FAN), assemble(FAN, "line").astype(float)
     x, y = np.random.default_rng(0).normal(size=(count, 1600)), np.ones((count, matrix.shape[0]))
+    sizes.clear()
     found = transform(torch.as_tensor(x).reshape(-1, *FAN.domain_shape)).flatten(1)
+    assert sum(sizes) == matrix.nnz
+    assert max(sizes) <= max(2 * part, np.diff(matrix.indptr).max())  # parts have as many rows, not values
     np.testing.assert_allclose(found, x @ matrix.T, rtol=0, atol=1e-12)
     back = transform.T(torch.as_tensor(y).reshape(-1, *FAN.range_shape)).flatten(1)
     np.testing.assert_allclose(back, y @ matrix, rtol=0, atol=1e-12)

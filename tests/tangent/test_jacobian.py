@@ -64,7 +64,7 @@ def test_obeys_the_contract_of_linear_maps(shape):
 @pytest.mark.parametrize("small", [False, True], ids=["by convolution", "by matrix product"])
 def test_equals_products_of_autograd(shape, size, small, monkeypatch):
     """Whether images are large or small: both ways of a part, on odd and even grids."""
-    for limit in ("_UNFOLDED_BYTES", "_SMALL_SIDE", "_FEW"):
+    for limit in ("UNFOLDED_BYTES", "_SMALL_SIDE", "_FEW"):
         monkeypatch.setattr(parts, limit, 2**30 if small else 0)
     torch.manual_seed(0)
     network, z = tiny.network(shape).double(), torch.rand(1, 1, *size, dtype=torch.float64)
