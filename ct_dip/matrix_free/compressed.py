@@ -10,7 +10,7 @@ so evidence and posterior need matrices of the rank alone. M is a sum of constan
 ``N⁻¹ Q`` is as large as Q and is not kept: a solve with N, which is cheap, takes its place.
 """
 
-import itertools
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -111,10 +111,14 @@ def projected_evidence(
             problem.noise_variance,
         )
     rank = compression.rank
-    projected = ((lower.T @ signal @ lower).cpu() for signal in signals)
-    identity = torch.eye(rank, dtype=torch.float64)
+
+    def matrices() -> Iterator[Tensor]:
+        for signal in signals:
+            yield (lower.T @ signal @ lower).cpu()
+        yield torch.eye(rank, dtype=torch.float64)
+
     return EvidenceModel(
-        matrices=CovarianceSum(rank, itertools.chain(projected, [identity]), len(signals) + 1),
+        matrices=CovarianceSum(rank, matrices(), len(signals) + 1),
         prior=problem.prior,
         complement=None,  # it is in N
         residual=split.z[:, 0].cpu(),

@@ -75,6 +75,7 @@ def infer_compressed(
     memory.give_back()  # for the check, which holds J in float64 besides
     with progress.stage("check of the compression") as stage:
         check = check_compression(at_mean, spread, seed, stage)
+    memory.give_back()
     certificate: dict[str, Any] = {
         "rank": compression.rank,
         "discarded_trace": compression.discarded / noise / problem.dimensions,

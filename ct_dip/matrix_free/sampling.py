@@ -85,7 +85,8 @@ class SampledDeviations(Deviations):
         if self.closed is not None:
             self._std = self._closed_variance(self.closed, progress or Progress()).sqrt()
         else:
-            self._std = self.drawn.double().square().mean(dim=0).sqrt()
+            squares = torch.linalg.vector_norm(self.drawn, dim=0, dtype=torch.float64)  # their root
+            self._std = squares / len(drawn) ** 0.5
             self.std_error = self._std / (2 * len(drawn)) ** 0.5
             self.samples = len(drawn)
 

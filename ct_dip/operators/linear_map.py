@@ -1,7 +1,7 @@
 """The contract of every linear operator: two methods to write, everything else for free."""
 
+import weakref
 from abc import ABC, abstractmethod
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -24,6 +24,7 @@ class LinearMap(ABC):
 
     domain_shape: tuple[int, ...]
     range_shape: tuple[int, ...]
+    _adjoint_map: "weakref.ref[LinearMap] | None" = None
 
     @abstractmethod
     def _forward(self, x: Tensor) -> Tensor:
@@ -52,10 +53,16 @@ class LinearMap(ABC):
             )
         return _Apply.apply(x, self)  # type: ignore[no-untyped-call]
 
-    @cached_property
+    @property
     def T(self) -> "LinearMap":
         """The adjoint ``Aᵀ``."""
-        return _Adjoint(self)
+        # Known weakly: an adjoint holds its map, and two that hold each other would stay in memory, with all
+        # of their constants, until Python next looks for such circles.
+        known = None if self._adjoint_map is None else self._adjoint_map()
+        if known is None:
+            known = _Adjoint(self)
+            self._adjoint_map = weakref.ref(known)
+        return known
 
     def dense(self, dtype: torch.dtype = torch.float64) -> Tensor:
         """The matrix, (range size, domain size): for tests and tiny problems."""

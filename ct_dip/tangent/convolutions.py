@@ -20,11 +20,11 @@ def convolve(x: Tensor, filters: Tensor, stride: int) -> Tensor:
     padding = filters.shape[-1] // 2
     if _in_place(x):
         return F.conv2d(x, filters, None, stride, padding)
-    parts = [
-        F.conv2d(part, filters, None, stride, (0, padding))
-        for _, part in _strips(x, filters.shape[-1], stride)
-    ]
-    return torch.cat(parts, dim=-2)
+    places = [-(-side // stride) for side in x.shape[-2:]]
+    z = x.new_empty(len(x), len(filters), *places).to(memory_format=torch.channels_last)
+    for rows, part in _strips(x, filters.shape[-1], stride):
+        z[..., rows, :] = F.conv2d(part, filters, None, stride, (0, padding))
+    return z
 
 
 def correlate(x: Tensor, z: Tensor, size: torch.Size, stride: int) -> Tensor:
@@ -49,7 +49,9 @@ def _strips(x: Tensor, taps: int, stride: int) -> Iterator[tuple[slice, Tensor]]
     rows, columns = (-(-side // stride) for side in x.shape[-2:])
     unfolded = len(x) * columns * x.shape[1] * taps**2 * x.element_size()  # of a row
     step = max(1, _STRIP_BYTES // max(1, unfolded))
-    padded = F.pad(x, (0, 0, taps // 2, taps // 2))
     for first in range(0, rows, step):
         stop = min(first + step, rows)
-        yield slice(first, stop), padded[..., first * stride : (stop - 1) * stride + taps, :]
+        above, below = first * stride - taps // 2, (stop - 1) * stride + taps - taps // 2
+        part = x[..., max(above, 0) : below, :]
+        missing = max(-above, 0), max(below - x.shape[-2], 0)
+        yield slice(first, stop), F.pad(part, (0, 0, *missing)) if any(missing) else part

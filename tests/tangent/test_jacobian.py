@@ -1,5 +1,8 @@
 """J against autograd, against its transpose, and for what it costs."""
 
+import gc
+import weakref
+
 import pytest
 import torch
 from torch.func import functional_call
@@ -166,3 +169,17 @@ def test_leaves_the_network_alone():
     Jacobian(network, tiny.network_input())
     assert all(p.requires_grad for p in network.parameters())
     assert not any(module._forward_hooks for module in network.modules())
+
+
+def test_it_is_freed_with_its_last_name():
+    """A map and its adjoint are no circle: the constants of a network are hundreds of megabytes."""
+    gc.disable()
+    try:
+        jacobian = make(tiny.NORMALISED)
+        jacobian.T(torch.zeros(1, *jacobian.range_shape, dtype=jacobian.weights.dtype))
+        assert jacobian.T.T is jacobian
+        watched = weakref.ref(jacobian)
+        del jacobian
+        assert watched() is None
+    finally:
+        gc.enable()
