@@ -19,9 +19,9 @@ from ct_dip.matrix_free.problem import Problem
 from ct_dip.matrix_free.rows import Columns, Rows, kept_as_images
 from ct_dip.priors.covariance import WeightCovariance
 from ct_dip.progress import Progress
-from ct_dip.tangent.parts import is_small
 
 _BATCH = 32  # random elements that are taken together
+_TRIMMED = 4 * _BATCH  # columns after which what is free in the heap is given back
 _ROUNDING = 10  # in units of that of one element: below it there is nothing to be orthogonal to
 
 
@@ -114,9 +114,8 @@ def extend(
             features = features.extended(_finite(problem.pull(basis.measured(new).to(weights)), "Jᵀ"))
             basis = basis.extended(new)
             passes += len(new)
-            # What the batch leaves in the heap: up to a third of a gigabyte at 256², and not worth the time
-            # at 28², where that would be a quarter more.
-            if not is_small(problem.jacobian.range_shape):
+            # What batches leave in the heap: up to a third of a gigabyte at 256². Asking anew takes time, too.
+            if basis.rank % _TRIMMED < len(new):
                 memory.give_back()
     return Compression(basis, features, left, error, passes, left <= trace)
 

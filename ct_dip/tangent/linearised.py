@@ -123,7 +123,8 @@ class LinearisedUNet:
         (n, rows, columns) → what `Convolution.to_weights` takes, valid until the next one is asked for; who
         needs no more stops asking.
         """
-        u = images * self._output_slope
+        # What a ray transform returns has its images side by side, and all maps would inherit that layout.
+        u = images.contiguous() * self._output_slope
         arrived = self._last.adjoint(u[:, None])
         yield self._last, arrived
         (x,) = self._last.to_inputs(arrived)
