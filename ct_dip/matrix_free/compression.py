@@ -114,7 +114,7 @@ def extend(
             features = features.extended(_finite(problem.pull(basis.measured(new).to(weights)), "Jᵀ"))
             basis = basis.extended(new)
             passes += len(new)
-            # What batches leave in the heap: up to a third of a gigabyte at 256². Asking anew takes time, too.
+            # What batches leave in the heap, up to a third of a gigabyte at 256². Asking anew takes time.
             if basis.rank % _TRIMMED < len(new):
                 memory.give_back()
     return Compression(basis, features, left, error, passes, left <= trace)
