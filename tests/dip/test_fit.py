@@ -297,8 +297,8 @@ def test_scans_that_do_not_belong_together_are_refused():
 
 def test_memory_is_known_beforehand():
     small, large = fit_bytes(DipConfig(), (28, 28)), fit_bytes(DipConfig(), (256, 256))
-    assert small < 50e6
-    assert 50e6 < large < 1e9
+    assert small < 100e6
+    assert 500e6 < large < 1e9  # what a process was seen to grow by
     assert fit_bytes(DipConfig(), (28, 28), members=16) > small
 
 
