@@ -21,7 +21,8 @@ def convolve(x: Tensor, filters: Tensor, stride: int) -> Tensor:
     if _in_place(x):
         return F.conv2d(x, filters, None, stride, padding)
     places = [-(-side // stride) for side in x.shape[-2:]]
-    z = x.new_empty(len(x), len(filters), *places).to(memory_format=torch.channels_last)
+    shape = len(x), len(filters), *places
+    z = torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
     for rows, part in _strips(x, filters.shape[-1], stride):
         z[..., rows, :] = F.conv2d(part, filters, None, stride, (0, padding))
     return z

@@ -57,8 +57,8 @@ class LinearisedUNet:
             # network would have other slopes there, and another J by some percent.
             wide = copy.deepcopy(network).to(dtype)
             twin = dict(zip(network.modules(), wide.modules(), strict=True))
-            inputs = {twin[m]: tuple(part.to(dtype) for part in parts) for m, parts in inputs.items()}
-            outputs = {twin[m]: output.to(dtype) for m, output in outputs.items()}
+            inputs = {twin[module]: parts for module, parts in inputs.items()}
+            outputs = {twin[module]: output for module, output in outputs.items()}
             network, image = wide, image.to(dtype)
         starts = _starts(network)
         self.image = image[0, 0]
@@ -68,21 +68,22 @@ class LinearisedUNet:
         def convolution(module: Any, coarse: Tensor | None = None) -> Convolution:
             """Of its inputs, the first one may be interpolated from a coarse map."""
             name, start = starts[module]
-            filters = torch.split(module.weight, [part.shape[1] for part in inputs[module]], dim=1)
+            recorded = inputs.pop(module)  # freed as it is converted: all maps in float64 are many
+            filters = torch.split(module.weight, [part.shape[1] for part in recorded], dim=1)
             parts: list[Part] = []
-            for activation, own in zip(inputs[module], filters, strict=True):
+            for activation, own in zip(recorded, filters, strict=True):
                 if coarse is not None and not parts:
                     fine = activation.shape[-2:]
-                    parts.append(interpolated_part(coarse, own, fine, network.shape.upsampling))
+                    parts.append(interpolated_part(coarse.to(dtype), own, fine, network.shape.upsampling))
                 else:
-                    parts.append(PlainPart(activation, own, module.stride[0]))
+                    parts.append(PlainPart(activation.to(dtype), own, module.stride[0]))
             found = Convolution(name, start, parts)
             self.convolutions[name] = found
             self.bytes += found.bytes
             return found
 
         def layer(module: Any, norm: nn.Module, coarse: Tensor | None = None) -> _Layer:
-            activation = Activation(norm, outputs[module])
+            activation = Activation(norm, outputs.pop(module).to(dtype))
             self.bytes += activation.bytes
             return _Layer(convolution(module, coarse), activation)
 
@@ -95,9 +96,9 @@ class LinearisedUNet:
         for module in network.ups:
             up: Any = module
             skip = None if up.skip is None else layer(up.skip, nn.Identity())
-            self._ups.append(_Up(skip, *double(up.convolutions, coarse=inputs[up][0])))
+            self._ups.append(_Up(skip, *double(up.convolutions, coarse=inputs.pop(up)[0])))
         self._last = convolution(network.last)
-        self._output_slope = _output_slope(network, outputs[network.last])[0, 0]
+        self._output_slope = _output_slope(network, outputs.pop(network.last).to(dtype))[0, 0]
         self._from_image: ImageAdjoint | None = None
         if self._ups and not network.shape.norm_groups and is_small(self.image.shape):
             end: Any = network.ups[-1]
