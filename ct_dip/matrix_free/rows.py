@@ -59,6 +59,10 @@ class Rows:
         found = [part for part in found if len(part)]
         return found[0] if len(found) == 1 else torch.cat(found)
 
+    def last(self, count: int) -> Tensor:
+        """The last rows, or all if there are fewer."""
+        return self._range(max(0, len(self) - count), len(self))
+
     def combine(self, coefficients: Tensor) -> Tensor:
         """``c R``, (k, n) → (k, length), in the precision of c."""
         total = coefficients.new_zeros(len(coefficients), self.parts[0].shape[1])
@@ -128,6 +132,10 @@ class Columns(NamedTuple):
         """
         columns = self.measured(rows) if measured is None else measured
         return rows - self.rows.combine(self.inner(columns).T)
+
+    def of(self, rows: Tensor) -> "Columns":
+        """Others, of which the same is kept."""
+        return self._replace(rows=Rows([rows]))
 
     def extended(self, rows: Tensor) -> "Columns":
         """With further columns, of which the same is kept."""

@@ -1,4 +1,4 @@
-"""The randomised range finder: what it keeps, what it says it left out, and where it gives up."""
+"""The randomised block Krylov method: what it keeps, what it says it left out, and where it gives up."""
 
 import time
 
@@ -40,7 +40,28 @@ def test_basis_and_features_are_what_they_are_called(problem, rank):
     assert found.basis.rows.parts[0].shape[1] == min(problem.pixels, problem.measurements)
     torch.testing.assert_close(basis.T @ basis, eye, rtol=0, atol=1e-12)
     torch.testing.assert_close(found.features.whole(), basis.T @ measured_jacobian(problem))
-    assert found.passes == 32 + rank + 32  # drawn, pulled back, and looked at once more
+    assert found.passes == 32 + 32 + rank  # probes, then random elements, and those pulled back
+
+
+def test_the_basis_is_a_krylov_space(problem, monkeypatch):
+    """S takes all but the last batch into the basis, whose random part is no more than its first batch."""
+    monkeypatch.setattr(module, "_BATCH", 4)
+    basis = columns_of(compress(problem, rank=20).basis)
+    root = problem.covariance(problem.prior.start).root_adjoint(measured_jacobian(problem))
+    image = root @ (root.T @ basis[:, :-4])  # S Q
+    outside = image - basis @ (basis.T @ image)
+    assert float(outside.norm(dim=0).max()) < 1e-10 * float(image.norm(dim=0).max())
+
+
+def test_it_goes_on_where_an_earlier_one_ended(problem, monkeypatch):
+    """With the first columns and another covariance a basis grows as if it had never stopped."""
+    monkeypatch.setattr(module, "_BATCH", 4)
+    half = compress(problem, rank=8)
+    covariance = problem.covariance(problem.prior.start).scaled(3.0)
+    found = extend(problem, covariance, half, trace=1e-20, max_rank=16, seed=9)
+    expected = columns_of(compress(problem, rank=16).basis)
+    basis = columns_of(found.basis)
+    torch.testing.assert_close(basis @ basis.T, expected @ expected.T, rtol=0, atol=1e-6)
 
 
 def test_what_is_left_out_is_estimated_without_bias(problem):
