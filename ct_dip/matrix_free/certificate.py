@@ -1,9 +1,9 @@
 """What a compression leaves out, measured against the model itself.
 
-The trace of the signal outside of Q bounds what it adds to log|K|: for the part ``E`` outside and white
-noise, ``0 ≤ log|K| − log|K_c| ≤ tr(E)/s²``; with a strong complement the sign can be either, as Q is not
-orthogonal in the metric of N, so the trace counts both ways. Everything else is solved for with the products
-of K itself, with the compressed inverse as preconditioner: that takes a few steps if the compression is good.
+The quadratic form, the mean and samples are solved for with the products of K itself, with the compressed
+inverse as preconditioner: that takes a few steps if the compression is good. The log-determinant is estimated
+with weights from the compressed posterior, see `log_det_beyond`. So the evidence of the whole model is known,
+to within the error of that estimate.
 """
 
 from typing import NamedTuple
@@ -22,13 +22,15 @@ MEAN_LIMIT, SAMPLE_LIMIT = 0.25, 0.1
 _SAMPLES = 4
 _TOLERANCE = 1e-5  # relative to residuals that are mostly signal, a thousand times the noise
 _MAX_ITERATIONS = 50
+_PROBES = 32  # of the log-determinant
 
 
 class CompressionCheck(NamedTuple):
     """How far the compressed posterior is from that of the whole model.
 
     Args:
-        evidence_error: largest change of the evidence that is compatible with what was measured, in nats.
+        evidence_change: what the evidence of the whole model has beyond that of the compressed one, in nats.
+        evidence_error: how far the former may be off: a standard error, and the last term that is counted.
         mean_error: rms change of the posterior mean, in posterior standard deviations.
         sample_error: rms change of samples made from the same random numbers, relative to their own size.
         residual: worst true relative residual of the solves behind these numbers.
@@ -36,6 +38,7 @@ class CompressionCheck(NamedTuple):
         passes: products with J and Jᵀ.
     """
 
+    evidence_change: float
     evidence_error: float
     mean_error: float
     sample_error: float
@@ -65,8 +68,8 @@ def check_compression(
     whole = _whole(at_mean, problem, stage)
     compressed = at_mean.solve(residual)
     exact = whole.solve(residual, compressed)
-    quadratic = float((problem.residual @ (exact - compressed)[:, 0].double()) / 2)
-    outside = at_mean.compression.discarded / at_mean.noise / 2
+    quadratic = float(problem.residual @ (exact - compressed)[:, 0].double())
+    log_det, log_det_error = log_det_beyond(at_mean, seed)
     change = problem.prior_mean + whole.image(*whole.explain(exact))[0].double() - at_mean.mean()
 
     samples = _whole(of_samples, problem, stage)
@@ -74,13 +77,35 @@ def check_compression(
     better = samples.deviations(_SAMPLES, torch.Generator().manual_seed(seed)).double()
     spread = better.square().mean().sqrt()
     return CompressionCheck(
-        evidence_error=abs(quadratic) + outside,
+        evidence_change=-(quadratic + log_det) / 2,
+        evidence_error=log_det_error / 2,
         mean_error=float(change.square().mean().sqrt() / spread),
         sample_error=float((own - better).square().mean().sqrt() / spread),
         residual=max(whole.worst_residual, samples.worst_residual),
         converged=whole.unconverged + samples.unconverged == 0,
-        passes=2 * (whole.products + samples.products) + 6 * _SAMPLES,
+        passes=2 * (whole.products + samples.products) + 6 * _SAMPLES + _PROBES,
     )
+
+
+def log_det_beyond(compressed: Compressed, seed: int = 0) -> tuple[float, float]:
+    """``log|K| − log|K_c|`` to second order in what is outside of Q, and how far it may be off.
+
+    With ``Φ = B J Σ^½`` and ``H = Φᵀ N⁻¹ Φ/s²``, and ``H_c`` the same of ``Q Qᵀ Φ``, it is ``log|I + X|`` for
+    ``X = (I + H_c)⁻¹ (H − H_c)``, which is ``tr X − ½ tr X²`` up to higher powers. Weights w from the
+    compressed posterior have the covariance ``Σ^½ (I + H_c)⁻¹ Σ^½``; so for independent ones, with
+    ``⟨a, b⟩ = aᵀ N⁻¹ b``,
+
+        d_ij = (⟨B J w_i, B J w_j⟩ − ⟨Q F w_i, Q F w_j⟩)/s²,    E d_ii = tr X,    E d_ij² = tr X².
+    """
+    weights = compressed.weight_deviations(_PROBES, torch.Generator().manual_seed(seed))
+    whole, inside = compressed.problem.measure(weights), compressed.measure(weights)
+    solved = compressed.measurement_noise.solve(whole + inside)
+    products = (whole - inside).double().T @ solved.double() / compressed.noise
+    products = 0.5 * (products + products.T)  # without a difference of large numbers
+    own = products.diagonal()
+    squares = (products.square().sum() - own.square().sum()) / (_PROBES * (_PROBES - 1))
+    error = own.std() / _PROBES**0.5 + squares / 2
+    return float(own.mean() - squares / 2), float(error)
 
 
 def _whole(compressed: Compressed, problem: Problem, stage: Stage | None) -> Iterative:

@@ -64,6 +64,11 @@ class Conditional(ABC):
             pixels = pixels - by_pixels
         return self.image(weights - by_weights, pixels)
 
+    def weight_deviations(self, count: int, generator: torch.Generator) -> Tensor:
+        """Samples of the weights' posterior minus its mean, (n, P)."""
+        weights, _, sinogram = self._draw(count, generator)
+        return weights - self.update(sinogram)[0]
+
     def sinograms(self, count: int, generator: torch.Generator) -> Tensor:
         """Residuals r as the model expects them, (measurements, n)."""
         return self._draw(count, generator)[2]

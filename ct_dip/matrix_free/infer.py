@@ -1,5 +1,6 @@
 """Inference without matrices of the size of the image or of the sinogram: compressed or iterative."""
 
+import dataclasses
 import hashlib
 import math
 import time
@@ -75,6 +76,7 @@ def infer_compressed(
     memory.give_back()  # for the check, which holds J in float64 besides
     with progress.stage("check of the compression") as stage:
         check = check_compression(at_mean, spread, seed, stage)
+    evidence = dataclasses.replace(evidence, evidence=evidence.evidence + check.evidence_change)
     memory.give_back()
     certificate: dict[str, Any] = {
         "rank": compression.rank,
