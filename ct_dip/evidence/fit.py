@@ -24,7 +24,8 @@ class EvidenceFit:
 
     Args:
         theta: best log-parameters; ``names`` what they are.
-        objective: evidence and hyperprior there; ``evidence`` without the hyperprior.
+        objective: evidence and hyperprior there; ``evidence`` without the hyperprior, and in the compressed
+            regime with what the basis leaves out, which the search does not see.
         converged: whether the best search met its tolerance.
         at_bound: names of parameters that ended at the end of their range.
         found: the objective that every start reached: a spread tells of several optima, −inf of a start

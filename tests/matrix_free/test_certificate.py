@@ -5,6 +5,7 @@ import torch
 
 from ct_dip.matrix_free import certificate as module
 from ct_dip.matrix_free.certificate import check_compression, log_det_beyond
+from ct_dip.matrix_free.infer import infer_compressed
 from ct_dip.posterior.exact import condition
 from tests.matrix_free.dense import columns_of, compressed, configured, exact_model, problem_of
 
@@ -27,6 +28,18 @@ def test_the_evidence_of_the_whole_model_is_told(complement, rank, monkeypatch):
     assert found.converged
     assert abs(error + found.evidence_change) < 3 * found.evidence_error + 1e-5
     assert found.evidence_error < 0.05 * abs(error)
+
+
+def test_a_result_has_the_evidence_of_the_whole_model():
+    """Which is not that of the basis, of 20 columns here, that its hyperparameters were found with."""
+    problem = problem_of(configured("slope", "g", compression=0.05, relevance=False, samples=0))
+    found = infer_compressed(problem, max_rank=20)
+    certificate = found.certificate
+    truth = float(exact_model(problem).evidence.log_evidence(found.evidence.theta))
+    change, error = certificate["evidence_change"], certificate["evidence_error"]
+    assert certificate["rank"] == 20
+    assert abs(found.evidence.evidence - truth) < 3 * error + 1e-3
+    assert abs(found.evidence.evidence - change - truth) > 10 * error + 1e-2
 
 
 @pytest.mark.parametrize("complement", ["none", "white", "slope"])
