@@ -3,9 +3,10 @@
 The quadratic form, the mean and samples are solved for with the products of K itself, with the compressed
 inverse as preconditioner: that takes a few steps if the compression is good. The log-determinant is estimated
 with weights from the compressed posterior, see `log_det_beyond`. So the evidence of the whole model is known,
-to within the error of that estimate.
+mostly to within the error of that estimate.
 """
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -23,6 +24,7 @@ _SAMPLES = 4
 _TOLERANCE = 1e-5  # relative to residuals that are mostly signal, a thousand times the noise
 _MAX_ITERATIONS = 50
 _PROBES = 32  # of the log-determinant
+_OWN_SEED = 1000  # of them: those of the probes that the basis was grown by are the next few after the seed
 
 
 class CompressionCheck(NamedTuple):
@@ -30,7 +32,8 @@ class CompressionCheck(NamedTuple):
 
     Args:
         evidence_change: what the evidence of the whole model has beyond that of the compressed one, in nats.
-        evidence_error: how far the former may be off: a standard error, and the last term that is counted.
+        evidence_error: how far that may be off: a standard error, what bounds the higher orders, and the
+            residual of the solve.
         mean_error: rms change of the posterior mean, in posterior standard deviations.
         sample_error: rms change of samples made from the same random numbers, relative to their own size.
         residual: worst true relative residual of the solves behind these numbers.
@@ -53,7 +56,11 @@ class CompressionCheck(NamedTuple):
 
 
 def check_compression(
-    at_mean: Compressed, of_samples: Compressed, seed: int = 0, stage: Stage | None = None
+    at_mean: Compressed,
+    of_samples: Compressed,
+    seed: int = 0,
+    stage: Stage | None = None,
+    of_evidence: Compressed | None = None,
 ) -> CompressionCheck:
     """Compare with the whole model.
 
@@ -61,6 +68,7 @@ def check_compression(
         at_mean: the posterior of the image.
         of_samples: that of the error bars, which may belong to a tempered prior.
         stage: told how far the solves are.
+        of_evidence: that of the search, if the image's has free pixels besides.
     """
     problem = at_mean.problem.in_float64()
     memory.give_back()  # of the network that ran for it
@@ -68,9 +76,21 @@ def check_compression(
     whole = _whole(at_mean, problem, stage)
     compressed = at_mean.solve(residual)
     exact = whole.solve(residual, compressed)
-    quadratic = float(problem.residual @ (exact - compressed)[:, 0].double())
-    log_det, log_det_error = log_det_beyond(at_mean, seed)
     change = problem.prior_mean + whole.image(*whole.explain(exact))[0].double() - at_mean.mean()
+
+    searched = at_mean if of_evidence is None else of_evidence
+    log_det, evidence_error = log_det_beyond(searched, seed)
+    quadratic = 0.0
+    if problem.config.objective != "fit":  # in which the quadratic form is that of the fitted weights
+        fitted = whole
+        if searched is not at_mean:
+            fitted = _whole(searched, problem, stage)
+            compressed = searched.solve(residual)
+            exact = fitted.solve(residual, compressed)
+        # 2 rᵀx − xᵀKx is too small by ρᵀK⁻¹ρ for a residual ρ = r − Kx, where rᵀx would be off by xᵀρ.
+        left = residual - fitted.operator(exact)
+        quadratic = float((residual * (exact - compressed) + exact * left).sum())
+        evidence_error += float(left.square().sum()) / searched.noise
 
     samples = _whole(of_samples, problem, stage)
     own = of_samples.deviations(_SAMPLES, torch.Generator().manual_seed(seed)).double()
@@ -78,7 +98,7 @@ def check_compression(
     spread = better.square().mean().sqrt()
     return CompressionCheck(
         evidence_change=-(quadratic + log_det) / 2,
-        evidence_error=log_det_error / 2,
+        evidence_error=evidence_error / 2,
         mean_error=float(change.square().mean().sqrt() / spread),
         sample_error=float((own - better).square().mean().sqrt() / spread),
         residual=max(whole.worst_residual, samples.worst_residual),
@@ -88,24 +108,30 @@ def check_compression(
 
 
 def log_det_beyond(compressed: Compressed, seed: int = 0) -> tuple[float, float]:
-    """``log|K| − log|K_c|`` to second order in what is outside of Q, and how far it may be off.
+    """``log|K| − log|K_c|``, by what is outside of Q to second order, and how far it may be off.
 
     With ``Φ = B J Σ^½`` and ``H = Φᵀ N⁻¹ Φ/s²``, and ``H_c`` the same of ``Q Qᵀ Φ``, it is ``log|I + X|`` for
-    ``X = (I + H_c)⁻¹ (H − H_c)``, which is ``tr X − ½ tr X²`` up to higher powers. Weights w from the
-    compressed posterior have the covariance ``Σ^½ (I + H_c)⁻¹ Σ^½``; so for independent ones, with
-    ``⟨a, b⟩ = aᵀ N⁻¹ b``,
+    ``X = (I + H_c)⁻¹ (H − H_c)``. Weights w from the compressed posterior have the covariance
+    ``Σ^½ (I + H_c)⁻¹ Σ^½``; so for independent ones, with ``⟨a, b⟩ = aᵀ N⁻¹ b``,
 
-        d_ij = (⟨B J w_i, B J w_j⟩ − ⟨Q F w_i, Q F w_j⟩)/s²,    E d_ii = tr X,    E d_ij² = tr X².
+        d_ij = (⟨B J w_i, B J w_j⟩ − ⟨Q F w_i, Q F w_j⟩)/s²,    E d_ii = tr X = t,    E d_ij² = tr X² = q.
+
+    ``(t²/q) log(1 + q/t)`` is t − q/2 up to higher powers. Where X has no negative eigenvalues it is
+    too small if anything, by Jensen's inequality, and t is too large: a basis that was cut short gives nothing absurd.
     """
-    weights = compressed.weight_deviations(_PROBES, torch.Generator().manual_seed(seed))
+    generator = torch.Generator().manual_seed(seed + _OWN_SEED)
+    weights = compressed.weight_deviations(_PROBES, generator)
     whole, inside = compressed.problem.measure(weights), compressed.measure(weights)
     solved = compressed.measurement_noise.solve(whole + inside)
     products = (whole - inside).double().T @ solved.double() / compressed.noise
     products = 0.5 * (products + products.T)  # without a difference of large numbers
     own = products.diagonal()
-    squares = (products.square().sum() - own.square().sum()) / (_PROBES * (_PROBES - 1))
-    error = own.std() / _PROBES**0.5 + squares / 2
-    return float(own.mean() - squares / 2), float(error)
+    trace = float(own.mean())
+    squares = float(products.square().sum() - own.square().sum()) / (_PROBES * (_PROBES - 1))
+    found = trace - squares / 2
+    if trace > 0 and squares > 0:
+        found = trace**2 / squares * math.log1p(squares / trace)
+    return found, float(own.std()) / _PROBES**0.5 + abs(trace - found)
 
 
 def _whole(compressed: Compressed, problem: Problem, stage: Stage | None) -> Iterative:

@@ -135,7 +135,7 @@ def fit_compressed(
     found = _fit(problem, compression, variances, starts, seed, 0, None, progress)
     for number in range(1, _ROUNDS + 1):
         prior, _, noise = found.model.split(found.evidence.theta)
-        # The first batch only looks; it is kept if it is needed, but for the last time, which only looks.
+        # Probes look whether the basis still holds; the last time nothing else is done.
         limit = max_rank if number < _ROUNDS else found.compression.rank
         compression = grow(found.compression, prior, math.exp(float(noise)), number, limit)
         if compression.rank == found.compression.rank:

@@ -62,7 +62,7 @@ def infer_compressed(
     )
     evidence, rounds, ratio = found.evidence, found.rounds, found.ratio
     effective_dimension = found.model.effective_dimension(evidence.theta)
-    at_mean = found.posterior(problem)
+    at_mean = of_evidence = found.posterior(problem)
     del found  # with the matrices of the search
     compression, base, noise = at_mean.compression, at_mean.measurement_noise, at_mean.noise
     spots = torch.zeros(problem.pixels, dtype=torch.float64)
@@ -75,7 +75,8 @@ def infer_compressed(
         mean = at_mean.mean()
     memory.give_back()  # for the check, which holds J in float64 besides
     with progress.stage("check of the compression") as stage:
-        check = check_compression(at_mean, spread, seed, stage)
+        check = check_compression(at_mean, spread, seed, stage, of_evidence)
+    del of_evidence
     evidence = dataclasses.replace(evidence, evidence=evidence.evidence + check.evidence_change)
     memory.give_back()
     certificate: dict[str, Any] = {
