@@ -116,8 +116,9 @@ def log_det_beyond(compressed: Compressed, seed: int = 0) -> tuple[float, float]
 
         d_ij = (⟨B J w_i, B J w_j⟩ − ⟨Q F w_i, Q F w_j⟩)/s²,    E d_ii = tr X = t,    E d_ij² = tr X² = q.
 
-    ``(t²/q) log(1 + q/t)`` is t − q/2 up to higher powers. Where X has no negative eigenvalues it is
-    too small if anything, by Jensen's inequality, and t is too large: a basis that was cut short gives nothing absurd.
+    ``(t²/q) log(1 + q/t)`` is t − q/2 up to higher powers. Where X has no negative eigenvalues it is too
+    small if anything, by Jensen's inequality, and t too large: a basis that was cut short gives nothing
+    absurd.
     """
     generator = torch.Generator().manual_seed(seed + _OWN_SEED)
     weights = compressed.weight_deviations(_PROBES, generator)
