@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import torch
 
-from ct_dip import memory
 from ct_dip.matrix_free.compressed import Compressed
 from ct_dip.matrix_free.iterative import Iterative
 from ct_dip.matrix_free.problem import Problem
@@ -71,7 +70,6 @@ def check_compression(
         of_evidence: that of the search, if the image's has free pixels besides.
     """
     problem = at_mean.problem.in_float64()
-    memory.give_back()  # of the network that ran for it
     residual = problem.residual[:, None]
     whole = _whole(at_mean, problem, stage)
     compressed = at_mean.solve(residual)

@@ -95,9 +95,8 @@ class Problem:
 
         Signals are a million times the noise, so that in float32 a residual may end at a hundredth.
         """
-        jacobian = Jacobian(self.fit.network(), self.fit.network_input, dtype=torch.float64)
         whitened = Whitened(self.whitened.transform, self.whitened.inverse.double())
-        return dataclasses.replace(self, jacobian=jacobian, whitened=whitened)
+        return dataclasses.replace(self, jacobian=self.jacobian.in_float64(), whitened=whitened)
 
     def covariance(self, theta: Tensor) -> WeightCovariance:
         """``Σ(θ)``, θ of the prior alone."""

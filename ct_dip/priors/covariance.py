@@ -27,14 +27,13 @@ class WeightCovariance:
         found = torch.empty_like(x)
         for where, factor in self.factors:
             found[:, where] = _filters(x[:, where], factor.T)
-        return found if self.scales is None else found * self.scales.to(x)
+        return found if self.scales is None else found.mul_(self.scales.to(x))
 
     def root_adjoint(self, x: Tensor) -> Tensor:
         """``Lᵀ x``, (n, P) → (n, P)."""
-        found = torch.empty_like(x)
-        x = x if self.scales is None else x * self.scales.to(x)
+        found = x.clone() if self.scales is None else x * self.scales.to(x)
         for where, factor in self.factors:
-            found[:, where] = _filters(x[:, where], factor)
+            found[:, where] = _filters(found[:, where], factor)
         return found
 
     def root_adjoint_parts(self, columns: Callable[[slice], Tensor]) -> Iterator[Tensor]:

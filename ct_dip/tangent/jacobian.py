@@ -5,6 +5,7 @@ the same for every product. So ``J_l = E_l B_l``: ``B_l`` takes weights to the c
 that change to the image. `LinearisedUNet` has both and their transposes; here they become one map.
 """
 
+import copy
 import math
 from collections.abc import Sequence
 
@@ -98,8 +99,17 @@ class Jacobian(LinearMap):
         rows, columns = self.image.shape
         self.domain_shape: tuple[int] = (len(self.weights),)
         self.range_shape: tuple[int, int] = (rows, columns)
-        largest = max(math.prod(c.output_shape) for c in convolutions.values()) * self.image.element_size()
-        self.chunk = max(1, chunk_bytes // largest)
+        self._largest = max(math.prod(c.output_shape) for c in convolutions.values())
+        self._chunk_bytes = chunk_bytes
+        self.chunk = max(1, chunk_bytes // (self._largest * self.image.element_size()))
+
+    def in_float64(self) -> "Jacobian":
+        """The same map, with the same constants, whose products are in float64."""
+        wide = copy.copy(self)
+        wide._adjoint_map = None
+        wide.weights, wide.image = self.weights.double(), self.image.double()
+        wide.chunk = max(1, self._chunk_bytes // (self._largest * wide.image.element_size()))
+        return wide
 
     def _forward(self, x: Tensor) -> Tensor:
         found = x.new_empty(len(x), *self.range_shape)

@@ -126,6 +126,8 @@ class LinearisedUNet:
         """
         # What a ray transform returns has its images side by side, and all maps would inherit that layout.
         u = images.contiguous() * self._output_slope
+        # Its constants are products of others. Rounded, they are those of a J that `tangent` does not have.
+        direct = self._from_image if u.dtype == self.image.dtype else None
         arrived = self._last.adjoint(u[:, None])
         yield self._last, arrived
         (x,) = self._last.to_inputs(arrived)
@@ -134,8 +136,8 @@ class LinearisedUNet:
             for layer in (up.second, up.first):
                 arrived = layer.adjoint_(x)
                 yield layer.convolution, arrived
-                if self._from_image is not None and layer is self._ups[-1].second:
-                    x = self._from_image.adjoint(u)
+                if direct is not None and layer is self._ups[-1].second:
+                    x = direct.adjoint(u)
                 else:
                     x, *skip = layer.convolution.to_inputs(arrived)
             skipped.append(None)

@@ -1,7 +1,8 @@
 """The inputs a that a convolution ``z = Σ_parts w * a`` sums over, and the ways in which each is convolved.
 
 At the fit, ``δz = w * δa + δw * a`` with constants w and a. A part knows both terms and their transposes, for
-a batch of n vectors at once and without autograd.
+a batch of n vectors at once and without autograd. A product has the precision of its vectors; constants may
+have less.
 """
 
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ import torch.nn.functional as F  # noqa: N812  everybody's name for it
 from torch import Tensor
 
 from ct_dip.dip.unet import Upsampling, interpolate
-from ct_dip.tangent.convolutions import convolve, correlate
+from ct_dip.tangent.convolutions import convolve, correlate, spread
 from ct_dip.tangent.maps import as_map, constant, flat
 
 # Up to this size an unfolded input is kept: it stays in the cache, and one batched matrix product serves
@@ -72,16 +73,15 @@ class PlainPart:
     def __init__(self, activation: Tensor, filters: Tensor, stride: int) -> None:
         self.size = filters.shape
         self.filters = constant(filters)
-        self.stride, self.padding = stride, filters.shape[-1] // 2
+        self.stride = stride
         self.pointwise = filters.shape[-1] == 1  # a matrix product, which torch's convolutions do slowly
         rows, columns = activation.shape[-2:]
+        self.input_places = (rows, columns)
         self.places = (-(-rows // stride), -(-columns // stride))
-        # What a transposed convolution cannot know: how many rows the stride left over.
-        self.left_over = ((rows - 1) % stride, (columns - 1) % stride)
         self.activation: Tensor | None = None
         self.unfolded: Tensor | None = None  # (places, inputs · taps²)
         if self.places[0] * self.places[1] * filters[0].numel() * filters.element_size() <= UNFOLDED_BYTES:
-            unfolded = F.unfold(activation, filters.shape[-1], padding=self.padding, stride=stride)
+            unfolded = F.unfold(activation, filters.shape[-1], padding=filters.shape[-1] // 2, stride=stride)
             self.unfolded = unfolded[0].T.contiguous()
         else:
             self.activation = constant(activation)
@@ -94,16 +94,16 @@ class PlainPart:
             z = weights.new_zeros(len(weights), self.places[0] * self.places[1], weights.shape[1])
             z = as_map(z, self.places)
         elif self.pointwise:
-            z = as_map(flat(change) @ self.filters.flatten(1).T, self.places)
+            z = as_map(flat(change) @ self.filters.to(change).flatten(1).T, self.places)
         else:
-            z = convolve(change, self.filters, self.stride)
+            z = convolve(change, self.filters.to(change), self.stride)
         if self.unfolded is not None:
             matrices = weights.flatten(2).transpose(1, 2)  # (n, inputs · taps², outputs)
-            flat(z).baddbmm_(self.unfolded.expand(len(z), -1, -1), matrices)
+            flat(z).baddbmm_(self.unfolded.to(z).expand(len(z), -1, -1), matrices)
             return z
         assert self.activation is not None
         for one, filters in zip(z, weights, strict=True):
-            one += convolve(self.activation, filters, self.stride)[0]
+            convolve(self.activation, filters, self.stride, add_to=one[None])
         return z
 
     def adjoint(self, z: Tensor) -> Tensor:
@@ -113,7 +113,7 @@ class PlainPart:
     def to_weights(self, arrived: Tensor) -> Tensor:
         """``Bᵀ z``."""
         if self.unfolded is not None:
-            left, right = flat(arrived), self.unfolded.expand(len(arrived), -1, -1)
+            left, right = flat(arrived), self.unfolded.to(arrived).expand(len(arrived), -1, -1)
             if right.shape[2] < left.shape[2]:  # the narrow one first: 6 times faster for the 9 taps of "in"
                 products = torch.bmm(right.transpose(1, 2), left).transpose(1, 2)
             else:
@@ -124,17 +124,18 @@ class PlainPart:
 
     def to_input(self, arrived: Tensor) -> Tensor:
         """``Eᵀ z``."""
+        filters = self.filters.to(arrived)
         if self.pointwise:
-            left, right = flat(arrived), self.filters.flatten(1)
+            left, right = flat(arrived), filters.flatten(1)
             return as_map(left * right if len(right) == 1 else left @ right, self.places)
         if self.size[1] <= _FEW and self.stride == 1 and is_small(self.places):
             n, (outputs, inputs, taps, _) = len(arrived), self.size
-            matrix = self.filters.permute(2, 3, 1, 0).reshape(-1, outputs).expand(n, -1, -1)
+            matrix = filters.permute(2, 3, 1, 0).reshape(-1, outputs).expand(n, -1, -1)
             y = torch.bmm(matrix, flat(arrived).transpose(1, 2)).view(n, taps, taps * inputs, *self.places)
             return _sum_shifted_(_sum_shifted_(y, dim=-2).view(n, taps, inputs, *self.places), dim=-1)
         if self.stride == 1:
-            return convolve(arrived, self.filters.transpose(0, 1).flip(2, 3), 1)
-        return F.conv_transpose2d(arrived, self.filters, None, self.stride, self.padding, self.left_over)
+            return convolve(arrived, filters.transpose(0, 1).flip(2, 3), 1)
+        return spread(arrived, filters, self.stride, self.input_places)
 
 
 class InterpolatedPart(PlainPart):
@@ -198,35 +199,38 @@ class CoarsePart:
         assert change is not None  # only what the network computes is ever interpolated
         n, (outputs, inputs, taps, _) = len(weights), self.size
         rows, columns = self.places
+        to_rows, to_columns = self._rows.to(weights), self._columns.to(weights)
         own = weights.permute(3, 0, 2, 4, 1).reshape(taps * n, inputs, taps * outputs)
-        filtered = torch.bmm(self._activation.expand(taps * n, -1, -1), own)
+        filtered = torch.bmm(self._activation.to(weights).expand(taps * n, -1, -1), own)
         filtered = filtered.view(taps, n, self.coarse[0] * self.coarse[1], taps * outputs)
-        z = filtered.new_zeros(n, rows, len(self._columns) * outputs)
-        for y, w, interpolation in zip(filtered, self._filters, self._rows, strict=True):
+        z = filtered.new_zeros(n, rows, len(to_columns) * outputs)
+        for y, w, interpolation in zip(filtered, self._filters.to(weights), to_rows, strict=True):
             y.baddbmm_(flat(change), w.expand(n, -1, -1))
-            y = y.view(n, self.coarse[0], len(self._columns) * outputs)
+            y = y.view(n, self.coarse[0], len(to_columns) * outputs)
             z.baddbmm_(interpolation.T.expand(n, -1, -1), y)
-        z = self._columns.T @ z.view(n * rows, len(self._columns), outputs)
+        z = to_columns.T @ z.view(n * rows, len(to_columns), outputs)
         return as_map(z.view(n, rows * columns, outputs), self.places)
 
     def adjoint(self, z: Tensor) -> Tensor:
         """``Uᵀ S_kᵀ z``: → (n, taps down, coarse places, taps across · outputs)."""
         n, (outputs, _, taps, _) = len(z), self.size
-        x = self._columns @ z.permute(0, 2, 3, 1).flatten(0, 1)
-        x = self._rows.flatten(0, 1) @ x.view(n, self.places[0], len(self._columns) * outputs)
+        x = self._columns.to(z) @ z.permute(0, 2, 3, 1).flatten(0, 1)
+        x = self._rows.to(z).flatten(0, 1) @ x.view(n, self.places[0], len(self._columns) * outputs)
         return x.view(n, taps, self.coarse[0] * self.coarse[1], taps * outputs)
 
     def to_weights(self, arrived: Tensor) -> Tensor:
         """Times ``aᵀ``."""
         n, (outputs, inputs, taps, _) = len(arrived), self.size
-        products = torch.bmm(arrived.flatten(0, 1).transpose(1, 2), self._activation.expand(n * taps, -1, -1))
+        activation = self._activation.to(arrived).expand(n * taps, -1, -1)
+        products = torch.bmm(arrived.flatten(0, 1).transpose(1, 2), activation)
         return products.view(n, taps, taps, outputs, inputs).permute(0, 3, 4, 1, 2)
 
     def to_input(self, arrived: Tensor) -> Tensor:
         """``Σ_k w_kᵀ`` of it."""
-        found = arrived[:, 0] @ self._filters[0].T
-        for k in range(1, len(self._filters)):
-            found.baddbmm_(arrived[:, k], self._filters[k].T.expand(len(found), -1, -1))
+        first, *others = self._filters.to(arrived)
+        found = arrived[:, 0] @ first.T
+        for k, filters in enumerate(others, start=1):
+            found.baddbmm_(arrived[:, k], filters.T.expand(len(found), -1, -1))
         return as_map(found, self.coarse)
 
 

@@ -1,18 +1,21 @@
 """The linear stages that a U-Net is made of once its weights' neighbourhood is all that matters.
 
 Every stage knows its tangent (towards the image) and its adjoint (back), both for a batch of n vectors at
-once and without autograd; what can be done in place is.
+once and without autograd; what can be done in place is. A product has the precision of its vectors, whatever
+that of the constants is.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 import torch.nn.functional as F  # noqa: N812  everybody's name for it
 from torch import Tensor, nn
 
 from ct_dip.dip.unet import SLOPE
-from ct_dip.tangent.maps import constant, flat
+from ct_dip.tangent.maps import constant
 from ct_dip.tangent.parts import Part
+
+_PIECE_BYTES = 2**20  # of a map that is multiplied by a constant of another precision
 
 
 class Convolution:
@@ -90,21 +93,39 @@ class Activation:
 
     def tangent_(self, z: Tensor) -> Tensor:
         """``D P z``, in place."""
-        return self._project_(z).mul_(self.diagonal)
+        return self._scale_(self._project_(z))
 
     def adjoint_(self, x: Tensor) -> Tensor:
         """``P D x``, in place."""
-        return self._project_(x.mul_(self.diagonal))
+        return self._project_(self._scale_(x))
+
+    def _scale_(self, z: Tensor) -> Tensor:
+        for rows in self._pieces(z):
+            z[..., rows, :].mul_(self.diagonal[..., rows, :])
+        return z
 
     def _project_(self, z: Tensor) -> Tensor:
         if self.standard is None:
             return z
-        means, products = self._group_means(z), self._group_means(z * self.standard)
-        flat(z).sub_(means).addcmul_(flat(self.standard), products, value=-1)
+        pieces = list(self._pieces(z))
+        means = self._group_means(z)
+        products = torch.zeros_like(means)
+        for rows in pieces:
+            products += self._group_means(z[..., rows, :] * self.standard[..., rows, :])
+        for rows in pieces:
+            z[..., rows, :].sub_(means).addcmul_(self.standard[..., rows, :], products, value=-1)
         return z
 
+    def _pieces(self, z: Tensor) -> Iterator[slice]:
+        """Rows that are taken together: where precisions differ, torch copies what it reads."""
+        rows, step = z.shape[2], z.shape[2]
+        if z.dtype != self.diagonal.dtype:
+            step = max(1, _PIECE_BYTES * rows // max(1, z.nbytes))
+        for first in range(0, rows, step):
+            yield slice(first, first + step)
+
     def _group_means(self, x: Tensor) -> Tensor:
-        """(n, channels, rows, columns) → (n, 1, channels), every channel with the mean of its group.
+        """(n, channels, rows, columns) → (n, channels, 1, 1), every channel with its group's share of a mean.
 
         Rows first: torch then gives a thread the same rows as the operations before and after it do. Asked
         for all places at once it gives each thread some channels, so that every row travels between the
@@ -112,8 +133,8 @@ class Activation:
         """
         n, channels, rows, _ = x.shape
         sums = x.permute(0, 2, 3, 1).flatten(0, 1).sum(dim=1)  # (n · rows, channels)
-        means = sums.view(n, rows, self.groups, -1).sum(dim=(1, 3)) * (self.groups / x[0].numel())
-        return means.repeat_interleave(channels // self.groups, dim=1)[:, None]
+        means = sums.view(n, rows, self.groups, -1).sum(dim=(1, 3)) * (self.groups / self.diagonal.numel())
+        return means.repeat_interleave(channels // self.groups, dim=1)[:, :, None, None]
 
 
 class ImageAdjoint:

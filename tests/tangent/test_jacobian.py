@@ -8,7 +8,7 @@ import torch
 from torch.func import functional_call
 
 from ct_dip.dip.unet import UNet, UNetShape
-from ct_dip.tangent import parts
+from ct_dip.tangent import convolutions, parts, stages
 from ct_dip.tangent.jacobian import _MAPS_OF_A_PASS, CHUNK_BYTES, Jacobian, jacobian_bytes
 from ct_dip.tangent.linearised import LinearisedUNet
 from tests import identities, tiny
@@ -95,6 +95,26 @@ def test_equals_products_of_autograd(shape, size, small, monkeypatch):
 
 def test_adjoint_in_float32():
     identities.assert_adjoint(Jacobian(tiny.network(), tiny.network_input()), torch.float32)
+
+
+@pytest.mark.parametrize("small", [False, True], ids=["by convolution", "by matrix product"])
+def test_in_float64_with_constants_of_float32(shape, small, monkeypatch):
+    """Products lose nothing but the digits that constants do not have, which both share."""
+    for limit in ("UNFOLDED_BYTES", "_SMALL_SIDE", "_FEW"):
+        monkeypatch.setattr(parts, limit, 2**30 if small else 0)
+    monkeypatch.setattr(convolutions, "_STRIP_BYTES", 0)
+    monkeypatch.setattr(stages, "_PIECE_BYTES", 0)
+    narrow = Jacobian(tiny.network(shape), tiny.network_input())
+    wide = narrow.in_float64()
+    identities.assert_adjoint(wide, torch.float64)
+    x, y = identities.random_pair(wide, torch.float64, batch=(3,))
+    for own, other, v in ((wide, narrow, x), (wide.T, narrow.T, y)):
+        found = own(v)
+        assert found.dtype == torch.float64
+        torch.testing.assert_close(found, other(v.float()).double(), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(own(v[:1] + v[1:2]), found[:1] + found[1:2], rtol=1e-12, atol=1e-12)
+    assert wide.bytes == narrow.bytes  # the same ones
+    assert narrow(x.float()).dtype == torch.float32
 
 
 def test_empty_batches():
