@@ -100,7 +100,7 @@ def _case(side: int, preset: str, vectors: int, rounds: int) -> Iterator[Row]:
 
 def product_operations(network: UNet, network_input: Tensor) -> int:
     """Floating-point operations of the convolutions in one product with J or Jᵀ."""
-    convolutions = LinearisedUNet(network, network_input, network_input.dtype).convolutions
+    convolutions = LinearisedUNet(network, network_input).convolutions
     passes = {
         name: 2 * math.prod(layer.output_shape) * layer.size[1:].numel()
         for name, layer in convolutions.items()

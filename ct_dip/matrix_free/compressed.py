@@ -166,7 +166,10 @@ class Compressed(Conditional):
 
     Args:
         lower: L; see `basis_factor`. ``measurement_noise`` holds ``D/s²``.
-        gram: ``F Σ Fᵀ``, (rank, rank), float64, if it is known.
+        signal: M, (rank, rank), float64, if it is known; overwritten.
+
+    Attributes:
+        factor: the Cholesky factor of ``M + s² I``.
     """
 
     def __init__(
@@ -178,28 +181,36 @@ class Compressed(Conditional):
         covariance: WeightCovariance,
         pixel_variance: Tensor | None,
         noise: float,
-        gram: Tensor | None = None,
+        signal: Tensor | None = None,
     ) -> None:
         super().__init__(problem, covariance, pixel_variance, noise)
         self.compression, self.measurement_noise, self.lower = compression, measurement_noise, lower
-        self.gram = signal_gram(compression.features, covariance) if gram is None else gram
-        shifted = lower.T @ self.gram @ lower  # M + s² I
-        shifted.diagonal().add_(noise)
-        self.factor, self.jitter = factorise(shifted)
+        if signal is None:
+            signal = lower.T @ signal_gram(compression.features, covariance) @ lower
+        signal.diagonal().add_(noise)
+        self.factor, self.jitter = factorise(signal)
+
+    def _signal(self) -> Tensor:
+        """M again: as large as its factor, it is not kept."""
+        signal = self.factor @ self.factor.T
+        signal.diagonal().sub_(self.noise + self.jitter)
+        return signal
 
     def with_pixel_variance(self, extra: Tensor) -> "Compressed":
         """The same with independent variances of some pixels added, (pixels,), mostly zero."""
         index = extra.nonzero()[:, 0]
         noise = SpottedNoise(self.measurement_noise, index, extra[index] / self.noise)
+        lower = noise.correct_factor(self.compression.basis, self.lower)
+        change = torch.linalg.solve_triangular(self.lower, lower, upper=False)
         return Compressed(
             self.problem,
             self.compression,
             noise,
-            noise.correct_factor(self.compression.basis, self.lower),
+            lower,
             self.covariance,
             extra if self.pixel_variance is None else self.pixel_variance + extra,
             self.noise,
-            self.gram,
+            change.T @ self._signal() @ change,
         )
 
     def tempered(self, factor: float) -> "Compressed":
@@ -212,7 +223,7 @@ class Compressed(Conditional):
             self.covariance.scaled(factor),
             self.pixel_variance,
             self.noise,
-            factor * self.gram,
+            self._signal().mul_(factor),
         )
 
     def measure(self, weights: Tensor) -> Tensor:

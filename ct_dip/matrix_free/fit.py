@@ -76,7 +76,7 @@ class CompressedFit(NamedTuple):
             problem.covariance(prior),
             None if self.noise.variance is None else noise * self.noise.variance,
             noise,
-            gram,
+            self.lower.T @ gram @ self.lower,
         )
 
 

@@ -11,6 +11,7 @@ from ct_dip.matrix_free.conditional import Conditional
 from ct_dip.posterior.relevance import FALSE_SPOTS, SPOTS, neighbourhood, threshold
 
 _PROBES = 64
+_TOGETHER = 16  # of them
 _SUSPECTS = 5  # pixels that are looked at exactly, since the estimate is off by a tenth
 
 
@@ -22,8 +23,11 @@ def relevant_pixels(posterior: Conditional, seed: int = 0) -> Tensor:
     limit = threshold(FALSE_SPOTS, problem.pixels)
     residual = problem.residual[:, None].to(like)
     variance = torch.zeros(problem.pixels, dtype=torch.float64)
-    seen = problem.back_project(posterior.solve(posterior.sinograms(_PROBES, generator)))
-    spread = seen.double().square().mean(dim=0).clamp_min(torch.finfo(torch.float64).tiny)
+    spread = torch.zeros_like(variance)
+    for _ in range(_PROBES // _TOGETHER):
+        seen = problem.back_project(posterior.solve(posterior.sinograms(_TOGETHER, generator)))
+        spread += torch.linalg.vector_norm(seen, dim=0, dtype=torch.float64).square() / _PROBES
+    spread.clamp_(min=torch.finfo(torch.float64).tiny)
     original = posterior
     for _ in range(SPOTS):
         score = problem.back_project(posterior.solve(residual))[0].double() / spread.sqrt()

@@ -76,9 +76,10 @@ def fit_posterior(
     if transform is None:
         transform = ray_transform(scan.geometry)
     with progress.stage("linearisation"):
-        # Signals are a million times the noise: in float32 the residual of a solve may end at a hundredth.
-        dtype = torch.float64 if plan.regime == "iterative" else None
-        jacobian = Jacobian(fit.network(), fit.network_input, dtype=dtype)
+        jacobian = Jacobian(fit.network(), fit.network_input)
+        if plan.regime == "iterative":
+            # Signals are a million times the noise: in float32 residuals of solves may end at a hundredth.
+            jacobian = jacobian.in_float64()
     memory.give_back()  # of the network's fit: a tenth of a gigabyte at 256²
     folder = None if run_folder is None else Path(run_folder)
     if plan.regime == "exact":

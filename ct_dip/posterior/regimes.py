@@ -104,7 +104,7 @@ def _plan_compressed(shape: UNetShape, scan: Scan, config: InferenceConfig, budg
 def _plan_iterative(shape: UNetShape, scan: Scan, config: InferenceConfig) -> RegimePlan:
     weights = _weights(shape)
     columns = config.probes + 1 + config.preconditioner_rank
-    held = 2 * jacobian_bytes(shape, scan.geometry.domain_shape)  # in float64
+    held = jacobian_bytes(shape, scan.geometry.domain_shape)
     held += columns * (4 * weights + 40 * scan.sinogram.size) + 4 * config.samples * _pixels(scan)
     steps = 60 * (config.probes + 1) * 10
     passes = {"evidence": 2 * steps + 10 * config.preconditioner_rank, "samples": 20 * config.samples}
@@ -123,8 +123,7 @@ def _compressed_bytes(shape: UNetShape, scan: Scan, config: InferenceConfig, ran
     parts += 1024 * measurements
     noise = 2 * 8 * fewer**2 if fewer <= DENSE else 12 * 4 * CHUNK * measurements + 2 * KRYLOV_BYTES
     samples = 3 * 4 * max(config.samples, 1) * pixels
-    jacobian = 3 * jacobian_bytes(shape, scan.geometry.domain_shape)  # and in float64, for the check
-    return by_rank + parts + noise + samples + jacobian
+    return by_rank + parts + noise + samples + jacobian_bytes(shape, scan.geometry.domain_shape)
 
 
 def _weights(shape: UNetShape) -> int:

@@ -20,11 +20,11 @@ from ct_dip.tangent.parts import UNFOLDED_BYTES, is_small
 # Of the largest map of one chunk: what fits the cache together with the other operands of a convolution.
 # As measured, 1 to 8 MB make no difference, and from 32 MB on convolutions lose a quarter of their speed.
 CHUNK_BYTES = 4 * 2**20
-_MAPS_OF_A_PASS = 16  # as large as the largest one, with what they leave in the heap; 8 to 14 were seen
+_MAPS_OF_A_PASS = 20  # of the largest in float32, with what they leave in the heap: 8 to 9; in float64 17
 
 
 def jacobian_bytes(shape: UNetShape, image: tuple[int, int]) -> int:
-    """Memory of a `Jacobian` in float32 and of its passes, for planning: the network runs on no image at all.
+    """Memory of a `Jacobian` and of its passes, for planning: the network runs on no image at all.
 
     (A batch of none has its shapes as well as one on torch's ``meta`` device, which takes seconds to import.)
     """
@@ -62,7 +62,6 @@ class Jacobian(LinearMap):
     Args:
         network: with the fitted weights.
         network_input: (1, 1, rows, columns).
-        dtype: of the products; that of the network if ``None``.
         chunk_bytes: of the largest feature map of one pass; larger batches go in chunks.
 
     Attributes:
@@ -78,14 +77,12 @@ class Jacobian(LinearMap):
         network: UNet,
         network_input: Tensor,
         *,
-        dtype: torch.dtype | None = None,
         chunk_bytes: int = CHUNK_BYTES,
     ) -> None:
-        dtype = network_input.dtype if dtype is None else dtype
         with torch.no_grad():
-            self._network = LinearisedUNet(network, network_input, dtype)
+            self._network = LinearisedUNet(network, network_input)
             parameters = [network.get_parameter(n) for b in network.weight_blocks() for n in b.parameters]
-            self.weights = torch.cat([parameter.flatten() for parameter in parameters]).to(dtype)
+            self.weights = torch.cat([parameter.flatten() for parameter in parameters])
         self.blocks = network.weight_blocks()
         convolutions = self._network.convolutions
         self.slices = {
@@ -104,7 +101,11 @@ class Jacobian(LinearMap):
         self.chunk = max(1, chunk_bytes // (self._largest * self.image.element_size()))
 
     def in_float64(self) -> "Jacobian":
-        """The same map, with the same constants, whose products are in float64."""
+        """The same map, with the same constants, whose products are in float64.
+
+        Not a linearisation in float64: fits end with many features at the kink of their activation, where
+        the network would have other slopes in another precision, and another J by some percent.
+        """
         wide = copy.copy(self)
         wide._adjoint_map = None
         wide.weights, wide.image = self.weights.double(), self.image.double()

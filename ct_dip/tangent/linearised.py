@@ -5,7 +5,6 @@ with two terms per convolution, ``δz_l = w_l * δa_l + δw_l * a_l``, and its t
 weights. Either costs at most the arithmetic of two forward passes: one with w, one with δw.
 """
 
-import copy
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -42,7 +41,6 @@ class LinearisedUNet:
     Args:
         network: with the fitted weights.
         network_input: (1, 1, rows, columns).
-        dtype: of the products; the network itself runs in its own precision.
 
     Attributes:
         image: output at the fit, (rows, columns).
@@ -50,16 +48,8 @@ class LinearisedUNet:
         bytes: memory of all constants.
     """
 
-    def __init__(self, network: UNet, network_input: Tensor, dtype: torch.dtype) -> None:
+    def __init__(self, network: UNet, network_input: Tensor) -> None:
         inputs, outputs, image = _run(network, network_input)
-        if dtype != network_input.dtype:
-            # Fits end with many features at the kink of their activation: run in another precision, the
-            # network would have other slopes there, and another J by some percent.
-            wide = copy.deepcopy(network).to(dtype)
-            twin = dict(zip(network.modules(), wide.modules(), strict=True))
-            inputs = {twin[module]: parts for module, parts in inputs.items()}
-            outputs = {twin[module]: output for module, output in outputs.items()}
-            network, image = wide, image.to(dtype)
         starts = _starts(network)
         self.image = image[0, 0]
         self.convolutions: dict[str, Convolution] = {}
@@ -68,22 +58,22 @@ class LinearisedUNet:
         def convolution(module: Any, coarse: Tensor | None = None) -> Convolution:
             """Of its inputs, the first one may be interpolated from a coarse map."""
             name, start = starts[module]
-            recorded = inputs.pop(module)  # freed as it is converted: all maps in float64 are many
+            recorded = inputs.pop(module)  # freed as its constants are made
             filters = torch.split(module.weight, [part.shape[1] for part in recorded], dim=1)
             parts: list[Part] = []
             for activation, own in zip(recorded, filters, strict=True):
                 if coarse is not None and not parts:
                     fine = activation.shape[-2:]
-                    parts.append(interpolated_part(coarse.to(dtype), own, fine, network.shape.upsampling))
+                    parts.append(interpolated_part(coarse, own, fine, network.shape.upsampling))
                 else:
-                    parts.append(PlainPart(activation.to(dtype), own, module.stride[0]))
+                    parts.append(PlainPart(activation, own, module.stride[0]))
             found = Convolution(name, start, parts)
             self.convolutions[name] = found
             self.bytes += found.bytes
             return found
 
         def layer(module: Any, norm: nn.Module, coarse: Tensor | None = None) -> _Layer:
-            activation = Activation(norm, outputs.pop(module).to(dtype))
+            activation = Activation(norm, outputs.pop(module))
             self.bytes += activation.bytes
             return _Layer(convolution(module, coarse), activation)
 
@@ -98,7 +88,7 @@ class LinearisedUNet:
             skip = None if up.skip is None else layer(up.skip, nn.Identity())
             self._ups.append(_Up(skip, *double(up.convolutions, coarse=inputs.pop(up)[0])))
         self._last = convolution(network.last)
-        self._output_slope = _output_slope(network, outputs.pop(network.last).to(dtype))[0, 0]
+        self._output_slope = _output_slope(network, outputs.pop(network.last))[0, 0]
         self._from_image: ImageAdjoint | None = None
         if self._ups and not network.shape.norm_groups and is_small(self.image.shape):
             end: Any = network.ups[-1]

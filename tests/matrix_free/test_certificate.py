@@ -5,6 +5,7 @@ import torch
 
 from ct_dip.matrix_free import certificate as module
 from ct_dip.matrix_free.certificate import check_compression, log_det_beyond
+from ct_dip.matrix_free.compressed import signal_gram
 from ct_dip.matrix_free.infer import infer_compressed
 from ct_dip.posterior.exact import condition
 from tests.matrix_free.dense import columns_of, compressed, configured, exact_model, problem_of
@@ -78,7 +79,8 @@ def test_the_log_determinant_beyond_a_basis(complement, monkeypatch):
     whole = torch.linalg.slogdet(model.evidence.matrices.total(coefficients)).logabsdet
     noise = posterior.measurement_noise(torch.eye(problem.measurements, dtype=torch.float64))
     basis = columns_of(posterior.compression.basis)
-    inside = posterior.noise * noise + basis @ posterior.gram @ basis.T
+    gram = signal_gram(posterior.compression.features, posterior.covariance)
+    inside = posterior.noise * noise + basis @ gram @ basis.T
     expected = float(whole - torch.linalg.slogdet(inside).logabsdet)
     found, error = log_det_beyond(posterior)
     assert expected > 0.01

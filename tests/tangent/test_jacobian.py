@@ -209,7 +209,7 @@ def test_it_is_freed_with_its_last_name():
 def test_the_layout_of_maps_is_not_that_of_the_images():
     """Ray transforms return their images side by side; maps of that layout made products a third slower."""
     network, z = tiny.network(tiny.NORMALISED), tiny.network_input()
-    linearised = LinearisedUNet(network, z, z.dtype)
+    linearised = LinearisedUNet(network, z)
     beside = torch.randn(*linearised.image.shape, 3).permute(2, 0, 1)
     assert not beside.is_contiguous()
     layouts = [
