@@ -72,13 +72,8 @@ def job(side: int, views: int, config: RunConfig) -> dict[str, Any]:
     certificate, jacobian = posterior.certificate, Jacobian(fit.network(), fit.network_input)
     rank, weights = certificate["rank"], len(jacobian.weights)
     kept = column_bytes(scan.sinogram.size, fit.image.size)
-    # The check of the compression has the network's constants in float64 besides.
-    before = max(
-        value for name, value in meter.peaks.items() if name not in ("check of the compression", "samples")
-    )
-    in_check = meter.peaks["check of the compression"] > before
     held = {
-        "activations": (3 if in_check else 1) * jacobian.bytes,
+        "activations": jacobian.bytes,
         "features": 4 * rank * weights,
         "basis": rank * kept,
         "ray transform": getattr(transform, "nbytes", 0),

@@ -6,6 +6,7 @@ import math
 import mmap
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _NO_GLIBC = (OSError, AttributeError, TypeError)  # what a call of its functions raises elsewhere
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of malloc.h
+_KEPT = 2**27  # bytes of an array beyond which it always goes back
+_kept_freed = False  # whether `keep_freed` had an effect
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 
@@ -83,13 +87,38 @@ def keep_freed() -> None:
     system, which then clears every page anew, at 28² for a third of the time of a product with Jᵀ. (Beyond
     128 MiB it still does: kept for ever, such arrays leave holes of half a gigabyte at 256².)
     """
-    trim_threshold, mmap_threshold = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of malloc.h
+    global _kept_freed
     with contextlib.suppress(*_NO_GLIBC):
-        library = ctypes.CDLL(None)
-        # Before 2.35 it takes no more than 32 MiB. If it took neither, the other threshold would do harm: it
-        # ends the library's own adaptation of this one.
-        if any(library.mallopt(mmap_threshold, size) for size in (2**27, 2**25)):
-            library.mallopt(trim_threshold, 2**28)
+        # If it took neither, the other threshold would do harm: it ends the adaptation of this one.
+        if _keep_up_to(_KEPT):
+            _mallopt(_TRIM_THRESHOLD, 2**28)
+            _kept_freed = True
+
+
+@contextlib.contextmanager
+def kept_up_to(size: int) -> Iterator[None]:
+    """Of what `keep_freed` keeps, only arrays up to a size, in bytes: those that are asked for all the time.
+
+    glibc seldom finds room for an array where one of the same size was: for aligned ones it looks for a
+    little more than it took. So the fewer arrays are in its heap the smaller that stays.
+    """
+    if not _kept_freed:
+        yield
+        return
+    _keep_up_to(min(size, _KEPT))
+    try:
+        yield
+    finally:
+        _keep_up_to(_KEPT)
+
+
+def _keep_up_to(size: int) -> bool:
+    """Whether the library took it, or 32 MiB: before 2.35 it takes no more."""
+    return any(_mallopt(_MMAP_THRESHOLD, limit) for limit in (size, 2**25))
+
+
+def _mallopt(option: int, value: int) -> bool:
+    return bool(ctypes.CDLL(None).mallopt(option, value))
 
 
 def own_pages(shape: tuple[int, ...], like: "Tensor") -> "Tensor":

@@ -82,23 +82,26 @@ def fit_posterior(
             jacobian = jacobian.in_float64()
     memory.give_back()  # of the network's fit: a tenth of a gigabyte at 256²
     folder = None if run_folder is None else Path(run_folder)
-    if plan.regime == "exact":
-        found = infer_exact(
-            fit, scan, jacobian, config, transform, seed=seed, folder=folder, progress=progress
-        )
-    else:
-        problem = matrix_free_problem(fit, scan, jacobian, config, transform, seed)
-        if plan.regime == "compressed":
-            found = infer_compressed(
-                problem,
-                max_rank=plan.max_rank,
-                seed=seed,
-                deadline=deadline,
-                folder=folder,
-                progress=progress,
+    with memory.kept_up_to(jacobian.pass_bytes * 3 // 2):
+        if plan.regime == "exact":
+            found = infer_exact(
+                fit, scan, jacobian, config, transform, seed=seed, folder=folder, progress=progress
             )
         else:
-            found = infer_iterative(problem, seed=seed, deadline=deadline, folder=folder, progress=progress)
+            problem = matrix_free_problem(fit, scan, jacobian, config, transform, seed)
+            if plan.regime == "compressed":
+                found = infer_compressed(
+                    problem,
+                    max_rank=plan.max_rank,
+                    seed=seed,
+                    deadline=deadline,
+                    folder=folder,
+                    progress=progress,
+                )
+            else:
+                found = infer_iterative(
+                    problem, seed=seed, deadline=deadline, folder=folder, progress=progress
+                )
     return _posterior(fit, scan, config, transform, jacobian, found)
 
 

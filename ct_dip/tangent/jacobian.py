@@ -68,7 +68,7 @@ class Jacobian(LinearMap):
         weights: w̃, (P,).
         image: f(w̃), (rows, columns).
         blocks: `WeightBlock` of every part of the flat weights, and ``slices`` where it is.
-        chunk: vectors in one pass.
+        chunk: vectors in one pass; ``pass_bytes`` is the size of its largest map.
         bytes: memory that the constants of the linearised network take.
     """
 
@@ -98,7 +98,12 @@ class Jacobian(LinearMap):
         self.range_shape: tuple[int, int] = (rows, columns)
         self._largest = max(math.prod(c.output_shape) for c in convolutions.values())
         self._chunk_bytes = chunk_bytes
-        self.chunk = max(1, chunk_bytes // (self._largest * self.image.element_size()))
+        self._choose_chunk()
+
+    def _choose_chunk(self) -> None:
+        one = self._largest * self.weights.element_size()
+        self.chunk = max(1, self._chunk_bytes // one)
+        self.pass_bytes = self.chunk * one
 
     def in_float64(self) -> "Jacobian":
         """The same map, with the same constants, whose products are in float64.
@@ -109,7 +114,7 @@ class Jacobian(LinearMap):
         wide = copy.copy(self)
         wide._adjoint_map = None
         wide.weights, wide.image = self.weights.double(), self.image.double()
-        wide.chunk = max(1, self._chunk_bytes // (self._largest * wide.image.element_size()))
+        wide._choose_chunk()
         return wide
 
     def _forward(self, x: Tensor) -> Tensor:
