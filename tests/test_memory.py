@@ -81,10 +81,27 @@ TRIM, MMAP = -1, -3
 def test_freed_memory_is_kept_as_far_as_the_library_lets(monkeypatch, limit, asked):
     library = Library(limit)
     monkeypatch.setattr(memory.ctypes, "CDLL", lambda _: library)
+    monkeypatch.setattr(memory, "_kept_freed", False)
     memory.keep_freed()
     assert library.asked == asked
     memory.give_back()
     assert library.asked == [*asked, ("trim", 0)]
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_what_is_kept_can_be_less_for_a_while(monkeypatch, kept):
+    library = Library(2**27)
+    monkeypatch.setattr(memory.ctypes, "CDLL", lambda _: library)
+    monkeypatch.setattr(memory, "_kept_freed", False)
+    if kept:
+        memory.keep_freed()
+    before = list(library.asked)
+    with pytest.raises(ZeroDivisionError), memory.kept_up_to(2**23):
+        assert library.asked == before + [(MMAP, 2**23)] * kept
+        raise ZeroDivisionError
+    assert library.asked == before + [(MMAP, 2**23), (MMAP, 2**27)] * kept
+    with memory.kept_up_to(2**40):  # no more than at other times
+        assert library.asked[-1:] == [(MMAP, 2**27)] * kept
 
 
 @pytest.mark.parametrize("error", [OSError, TypeError, AttributeError], ids=["none", "Windows", "not glibc"])

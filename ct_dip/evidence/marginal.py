@@ -109,12 +109,16 @@ class CovarianceSum:
         Args:
             tiles: of every X, ``X[rows, : end of rows]`` for the rows that are asked for.
         """
-        packed = self.packed.new_empty(len(tiles), self.packed.shape[1])
-        for row, tile_of in zip(packed, tiles, strict=True):
-            for rows, tile in self._unpacked(row):
-                tile.copy_(tile_of(rows))
+        found = self.packed.new_zeros(len(self.packed), len(tiles))
+        first = 0
+        for rows in self._rows:
+            own = self.packed[:, first : first + (rows.stop - rows.start) * rows.stop]
+            first += own.shape[1]
+            for column, tile_of in zip(found.T, tiles, strict=True):
+                tile = tile_of(rows).clone()
                 tile[:, : rows.start] *= 2  # which stands for what is on the other side of the diagonal
-        return self.packed @ packed.T
+                column += own @ tile.flatten()
+        return found
 
     def terms(self, coefficients: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
         """``(rᵀK⁻¹r, log|K|)``, differentiable in the coefficients."""
@@ -132,6 +136,7 @@ class _Terms(torch.autograd.Function):
         alpha = solve_factored(lower, residual[:, None])[:, 0]
         logdet = 2 * lower.diagonal().log().sum()
         inverse = torch.cholesky_inverse(lower)
+        del lower
         by_quadratic, by_logdet = matrices.inner(
             lambda rows: torch.outer(alpha[rows], alpha[: rows.stop]),
             lambda rows: inverse[rows, : rows.stop],

@@ -22,7 +22,7 @@ MEAN_LIMIT, SAMPLE_LIMIT = 0.25, 0.1
 _SAMPLES = 4
 _TOLERANCE = 1e-5  # relative to residuals that are mostly signal, a thousand times the noise
 _MAX_ITERATIONS = 50
-_PROBES = 32  # of the log-determinant
+_PROBES, _TOGETHER = 32, 8  # of the log-determinant, and those that are made together
 _OWN_SEED = 1000  # of them: those of the probes that the basis was grown by are the next few after the seed
 
 
@@ -119,8 +119,12 @@ def log_det_beyond(compressed: Compressed, seed: int = 0) -> tuple[float, float]
     absurd.
     """
     generator = torch.Generator().manual_seed(seed + _OWN_SEED)
-    weights = compressed.weight_deviations(_PROBES, generator)
-    whole, inside = compressed.problem.measure(weights), compressed.measure(weights)
+    wholes, insides = [], []
+    for _ in range(_PROBES // _TOGETHER):
+        weights = compressed.weight_deviations(_TOGETHER, generator)
+        wholes.append(compressed.problem.measure(weights))
+        insides.append(compressed.measure(weights))
+    whole, inside = torch.cat(wholes, dim=1), torch.cat(insides, dim=1)
     solved = compressed.measurement_noise.solve(whole + inside)
     products = (whole - inside).double().T @ solved.double() / compressed.noise
     products = 0.5 * (products + products.T)  # without a difference of large numbers

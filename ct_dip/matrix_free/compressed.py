@@ -166,10 +166,10 @@ class Compressed(Conditional):
 
     Args:
         lower: L; see `basis_factor`. ``measurement_noise`` holds ``D/s²``.
-        signal: M, (rank, rank), float64, if it is known; overwritten.
+        shifted: ``M + s² I``, (rank, rank), float64, if it is known; its lower triangle is enough.
 
     Attributes:
-        factor: the Cholesky factor of ``M + s² I``.
+        factor: its Cholesky factor.
     """
 
     def __init__(
@@ -181,20 +181,23 @@ class Compressed(Conditional):
         covariance: WeightCovariance,
         pixel_variance: Tensor | None,
         noise: float,
-        signal: Tensor | None = None,
+        shifted: Tensor | None = None,
     ) -> None:
         super().__init__(problem, covariance, pixel_variance, noise)
         self.compression, self.measurement_noise, self.lower = compression, measurement_noise, lower
-        if signal is None:
-            signal = lower.T @ signal_gram(compression.features, covariance) @ lower
-        signal.diagonal().add_(noise)
-        self.factor, self.jitter = factorise(signal)
+        if shifted is None:
+            shifted = lower.T @ signal_gram(compression.features, covariance) @ lower
+            shifted.diagonal().add_(noise)
+        self.factor, self.jitter = factorise(shifted)
 
-    def _signal(self) -> Tensor:
-        """M again: as large as its factor, it is not kept."""
-        signal = self.factor @ self.factor.T
-        signal.diagonal().sub_(self.noise + self.jitter)
-        return signal
+    def _shifted(self, factor: float = 1.0, change: Tensor | None = None) -> Tensor:
+        """``c Xᵀ M X + s² I``; M is as large as its factor, and not kept."""
+        shifted = self.factor @ self.factor.T
+        shifted.diagonal().sub_(self.noise + self.jitter)
+        if change is not None:
+            shifted = change.T @ (shifted @ change)
+        shifted.mul_(factor).diagonal().add_(self.noise)
+        return shifted
 
     def with_pixel_variance(self, extra: Tensor) -> "Compressed":
         """The same with independent variances of some pixels added, (pixels,), mostly zero."""
@@ -210,7 +213,7 @@ class Compressed(Conditional):
             self.covariance,
             extra if self.pixel_variance is None else self.pixel_variance + extra,
             self.noise,
-            change.T @ self._signal() @ change,
+            self._shifted(change=change),
         )
 
     def tempered(self, factor: float) -> "Compressed":
@@ -223,7 +226,7 @@ class Compressed(Conditional):
             self.covariance.scaled(factor),
             self.pixel_variance,
             self.noise,
-            self._signal().mul_(factor),
+            self._shifted(factor),
         )
 
     def measure(self, weights: Tensor) -> Tensor:

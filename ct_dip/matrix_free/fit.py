@@ -4,7 +4,6 @@ import math
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
@@ -37,7 +36,6 @@ class Kept(NamedTuple):
 
     noise: MeasurementNoise
     lower: Tensor
-    signals: Tensor
     ratio: float
 
 
@@ -61,13 +59,12 @@ class CompressedFit(NamedTuple):
 
     def kept(self) -> Kept:
         """Without the matrices of the search."""
-        return Kept(self.noise, self.lower, self.signals, self.ratio)
+        return Kept(self.noise, self.lower, self.ratio)
 
     def posterior(self, problem: Problem) -> Compressed:
         """At the hyperparameters."""
         prior, _, log_noise = self.model.split(self.evidence.theta)
         noise = math.exp(float(log_noise))
-        gram = torch.tensordot(self.model.prior.coefficients(prior).to(self.signals), self.signals, 1)
         return Compressed(
             problem,
             self.compression,
@@ -76,7 +73,7 @@ class CompressedFit(NamedTuple):
             problem.covariance(prior),
             None if self.noise.variance is None else noise * self.noise.variance,
             noise,
-            self.lower.T @ gram @ self.lower,
+            self.model.matrices.lower(self.model.coefficients(self.evidence.theta)).to(self.lower),
         )
 
 
@@ -132,7 +129,16 @@ def fit_compressed(
 
     first = min(max_rank, _FIRST_RANK)
     compression = grow(empty_compression(problem), problem.prior.start, _LOOSE, 0, first)
-    found = _fit(problem, compression, variances, starts, seed, 0, None, progress)
+
+    def fit(
+        compression: Compression, known: Tensor | None, before: Kept | None, number: int
+    ) -> CompressedFit:
+        with progress.stage("feature statistics"):
+            signals = feature_signals(problem, compression, known)
+        del known
+        return _fit(problem, compression, signals, variances, starts, seed, number, before, progress)
+
+    found = fit(compression, None, None, 0)
     for number in range(1, _ROUNDS + 1):
         memory.give_back()  # of the search and of solves with N, 0.2 GB at 256²
         prior, _, noise = found.model.split(found.evidence.theta)
@@ -141,15 +147,16 @@ def fit_compressed(
         compression = grow(found.compression, prior, math.exp(float(noise)), number, limit)
         if compression.rank == found.compression.rank:
             break
-        before = found.kept()
+        before, known = found.kept(), [found.signals]
         del found  # with the matrices of its search
-        found = _fit(problem, compression, variances, starts, seed, number, before, progress)
+        found = fit(compression, known.pop(), before, number)
     return found._replace(compression=compression)
 
 
 def _fit(
     problem: Problem,
     compression: Compression,
+    signals: Tensor,
     variances: Tensor | None,
     starts: int,
     seed: int,
@@ -160,11 +167,10 @@ def _fit(
     """At a given basis; the ratio of complement and noise is searched around the rest where it is free.
 
     Args:
+        signals: see `feature_signals`.
         before: of the fit with a part of the basis, whose solves need not be made again at the same ratio.
     """
     complement = problem.complement
-    with progress.stage("feature statistics"):
-        signals = feature_signals(problem, compression, None if before is None else before.signals)
 
     def at(ratio: float, starts: int) -> CompressedFit:
         in_model = complement is not None and complement.in_model

@@ -158,7 +158,7 @@ class SpottedNoise(MeasurementNoise):
     def correct_factor(self, basis: Columns, lower: Tensor) -> Tensor:
         """The Cholesky factor of ``Qᵀ (N + E Eᵀ)⁻¹ Q`` from that of ``Qᵀ N⁻¹ Q``."""
         less = torch.linalg.solve_triangular(self.inner, basis.inner(self.solved).T, upper=False)
-        return factorise(lower @ lower.T - less.T @ less).lower
+        return factorise((lower @ lower.T).addmm_(less.T, less, alpha=-1)).lower
 
     def solve(self, v: Tensor) -> Tensor:
         """See `MeasurementNoise.solve`."""

@@ -13,7 +13,7 @@ from torch import Tensor
 from ct_dip import memory
 from ct_dip.operators.whitened import Whitened
 
-PART = 64  # rows that are kept, and converted, together
+PART = 32  # rows that are kept, and converted, together
 
 
 class Rows:
