@@ -48,12 +48,18 @@ class EvidenceFit:
 
 
 def fit_evidence(
-    model: EvidenceModel, *, starts: int = 3, seed: int = 0, progress: Progress | None = None
+    model: EvidenceModel,
+    *,
+    starts: int = 3,
+    first: Tensor | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
 ) -> EvidenceFit:
     """Maximise ``log p(y | θ) + log p(θ)`` over θ.
 
     Args:
-        starts: the first is where the fitted weights put θ, the others are spread around it.
+        starts: how many; all but the first are spread around it.
+        first: θ, where the fitted weights put it if ``None``.
     """
     lower, upper = (bound.numpy() for bound in model.bounds)
     generator = np.random.default_rng(seed)
@@ -75,7 +81,7 @@ def fit_evidence(
             return -value, -gradient.numpy()
 
         for number in range(starts):
-            start = model.start.numpy()
+            start = (model.start if first is None else first).numpy()
             if number:
                 start = start + _START_DEVIATION * generator.standard_normal(len(start))
             try:

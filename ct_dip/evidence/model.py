@@ -21,6 +21,34 @@ from ct_dip.priors.weights import WeightPrior
 Point = Literal["optimum", "fit"]
 
 
+class Tail(NamedTuple):
+    """What signals ``c E`` outside of the matrices, of a prior with one term, do to the evidence.
+
+    With eigenvalues x of ``c E`` in units of ``s² N``, a log-determinant has ``Σ log(1 + x)`` more, and a
+    quadratic form less by ``Σ r² x/(1 + x)/s²``. Both are known at one c and s², x goes with ``ρ = c/s²``,
+    and the first is that of equal ones: ``(t/x) log(1 + ρ x)``.
+
+    Args:
+        trace: t, the sum of x.
+        typical: their mean, weighted with x itself.
+        quadratic: by how much a quadratic form is less.
+        scale: c that they belong to, and ``noise`` s².
+    """
+
+    trace: float
+    typical: float
+    quadratic: float
+    scale: float
+    noise: float
+
+    def log_evidence(self, scale: Tensor, noise: Tensor) -> Tensor:
+        """What the evidence has more, at other c and s²; differentiable."""
+        ratio = scale / noise * (self.noise / self.scale)
+        log_det = self.trace / self.typical * torch.log1p(ratio * self.typical)
+        damped = ratio * (1 + self.typical) / (1 + ratio * self.typical)
+        return 0.5 * (self.quadratic * damped * self.noise / noise - log_det)
+
+
 class Rest(NamedTuple):
     """Measurements outside of the matrices, where there is nothing but noise ``s² N``.
 
@@ -28,11 +56,13 @@ class Rest(NamedTuple):
         dimensions: how many.
         misfit: what they have of ``rᵀ N⁻¹ r``.
         log_det: ``log|N|`` of all measurements.
+        tail: signals that are there after all.
     """
 
     dimensions: int = 0
     misfit: float = 0.0
     log_det: float = 0.0
+    tail: Tail | None = None
 
 
 NO_REST = Rest()
@@ -132,7 +162,10 @@ class EvidenceModel:
             misfit = self.residual_at_fit.square().sum() / noise.exp()
             quadratic = misfit + self.prior.weight_norm(prior)
         count = len(self.residual) + self.rest.dimensions
-        return -0.5 * (quadratic + logdet + count * math.log(2 * math.pi)) - self.log_noise
+        found = -0.5 * (quadratic + logdet + count * math.log(2 * math.pi)) - self.log_noise
+        if self.rest.tail is None:
+            return found
+        return found + self.rest.tail.log_evidence(self.prior.coefficients(prior)[0], noise.exp())
 
     def log_hyperprior(self, theta: Tensor) -> Tensor:
         """``log p(θ)`` up to a constant."""

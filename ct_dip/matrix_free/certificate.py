@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import torch
 
+from ct_dip.evidence.model import Tail
 from ct_dip.matrix_free.compressed import Compressed
 from ct_dip.matrix_free.iterative import Iterative
 from ct_dip.matrix_free.problem import Problem
@@ -105,6 +106,29 @@ def check_compression(
     )
 
 
+def tail_beyond(compressed: Compressed, scale: float, seed: int = 0) -> Tail | None:
+    """What signals outside of Q do to the evidence, to first order in them; for a prior with one term.
+
+    ``rᵀ K_c⁻¹ r − rᵀ K⁻¹ r ≈ αᵀ (S − S_c) α`` with ``α = K_c⁻¹ r``; the rest as in `log_det_beyond`.
+
+    Args:
+        scale: c of that term.
+
+    Returns:
+        ``None`` if nothing is outside that could be told from rounding.
+    """
+    trace, squares, _ = _moments_beyond(compressed, seed)
+    if trace <= 0 or squares <= 0:
+        return None
+    problem, covariance = compressed.problem.in_float64(), compressed.covariance
+    solved = compressed.solve(problem.residual[:, None])
+    seen = compressed.compression.features.combine(compressed.compression.basis.inner(solved).T)
+    whole = covariance.root_adjoint(problem.pull(solved)).square().sum()
+    typical = squares / trace
+    quadratic = max(0.0, float(whole - covariance.root_adjoint(seen).square().sum())) / (1 + typical)
+    return Tail(trace, typical, quadratic, scale, compressed.noise)
+
+
 def log_det_beyond(compressed: Compressed, seed: int = 0) -> tuple[float, float]:
     """``log|K| − log|K_c|``, by what is outside of Q to second order, and how far it may be off.
 
@@ -118,6 +142,15 @@ def log_det_beyond(compressed: Compressed, seed: int = 0) -> tuple[float, float]
     small if anything, by Jensen's inequality, and t too large: a basis that was cut short gives nothing
     absurd.
     """
+    trace, squares, error = _moments_beyond(compressed, seed)
+    found = trace - squares / 2
+    if trace > 0 and squares > 0:
+        found = trace**2 / squares * math.log1p(squares / trace)
+    return found, error + abs(trace - found)
+
+
+def _moments_beyond(compressed: Compressed, seed: int) -> tuple[float, float, float]:
+    """``tr X`` and ``tr X²`` of `log_det_beyond`, and the standard error of the former."""
     generator = torch.Generator().manual_seed(seed + _OWN_SEED)
     wholes, insides = [], []
     for _ in range(_PROBES // _TOGETHER):
@@ -129,12 +162,8 @@ def log_det_beyond(compressed: Compressed, seed: int = 0) -> tuple[float, float]
     products = (whole - inside).double().T @ solved.double() / compressed.noise
     products = 0.5 * (products + products.T)  # without a difference of large numbers
     own = products.diagonal()
-    trace = float(own.mean())
     squares = float(products.square().sum() - own.square().sum()) / (_PROBES * (_PROBES - 1))
-    found = trace - squares / 2
-    if trace > 0 and squares > 0:
-        found = trace**2 / squares * math.log1p(squares / trace)
-    return found, float(own.std()) / _PROBES**0.5 + abs(trace - found)
+    return float(own.mean()), squares, float(own.std()) / _PROBES**0.5
 
 
 def _whole(compressed: Compressed, problem: Problem, stage: Stage | None) -> Iterative:

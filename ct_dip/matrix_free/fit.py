@@ -1,5 +1,6 @@
 """Hyperparameters in the compressed regime: compress, fit, and look whether the compression still holds."""
 
+import dataclasses
 import math
 from pathlib import Path
 from typing import NamedTuple
@@ -11,6 +12,7 @@ from ct_dip import memory
 from ct_dip.checkpoint import stage_result
 from ct_dip.evidence.fit import EvidenceFit, fit_evidence
 from ct_dip.evidence.model import COMPLEMENT_REACH, EvidenceModel
+from ct_dip.matrix_free.certificate import tail_beyond
 from ct_dip.matrix_free.compressed import (
     Compressed,
     basis_factor,
@@ -27,6 +29,8 @@ COMPRESSION = "compression-{number}.npz"  # of the first basis, and of every tim
 _LOOSE = 20.0  # tolerance of the first basis, whose hyperparameters are only where the search begins
 _FIRST_RANK = 256  # of it at most: the prior that the fitted weights suggest may be far too wide
 _ROUNDS = 6  # of extending the basis and fitting again
+_TAIL_STEP = 0.25  # of a log-parameter: where signals outside move it further, first order says nothing
+_TAIL_SEED = 10**4  # of the weights that see what is outside: not those of the check
 _RATIO_TOLERANCE = 0.1  # of log κ − log s², which the data hardly see
 _RATIO_EVALUATIONS = 15
 
@@ -136,7 +140,9 @@ def fit_compressed(
         with progress.stage("feature statistics"):
             signals = feature_signals(problem, compression, known)
         del known
-        return _fit(problem, compression, signals, variances, starts, seed, number, before, progress)
+        found = _fit(problem, compression, signals, variances, starts, seed, number, before, progress)
+        one_term = len(signals) == 1 and problem.config.objective != "fit"
+        return _with_tail(problem, found, seed + number, progress) if number and one_term else found
 
     found = fit(compression, None, None, 0)
     for number in range(1, _ROUNDS + 1):
@@ -151,6 +157,25 @@ def fit_compressed(
         del found  # with the matrices of its search
         found = fit(compression, known.pop(), before, number)
     return found._replace(compression=compression)
+
+
+def _with_tail(problem: Problem, found: CompressedFit, seed: int, progress: Progress) -> CompressedFit:
+    """Hyperparameters of the whole model, nearly: with what signals outside of the basis do to the evidence.
+
+    The evidence itself stays that of the compressed model, at these hyperparameters.
+    """
+    prior, _, _ = found.model.split(found.evidence.theta)
+    scale = float(found.model.prior.coefficients(prior)[0])
+    with progress.stage("signals outside of the basis"):
+        tail = tail_beyond(found.posterior(problem), scale, seed + _TAIL_SEED)
+    if tail is None:
+        return found
+    model = dataclasses.replace(found.model, rest=found.model.rest._replace(tail=tail))
+    evidence = fit_evidence(model, starts=1, first=found.evidence.theta, seed=seed, progress=progress)
+    if float((evidence.theta - found.evidence.theta).abs().max()) > _TAIL_STEP:
+        return found
+    own = float(found.model.log_evidence(evidence.theta))
+    return found._replace(evidence=dataclasses.replace(evidence, evidence=own))
 
 
 def _fit(

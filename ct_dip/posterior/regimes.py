@@ -54,11 +54,11 @@ def plan_regime(shape: UNetShape, scan: Scan, config: InferenceConfig, budget: i
 def default_compression(measurements: int, pixels: int) -> float:
     """What may be left out of a compression, in units of the noise's trace in sinograms that images can have.
 
-    It is made up for in the evidence (`ct_dip.matrix_free.certificate`), but not in the search for the
-    hyperparameters, whose logarithms it moved by 0.002 at 64² and 0.006 at 128². In large problems every
-    digit costs hundreds of directions, and moves error bars by a per cent.
+    It is made up for in the evidence and, for priors with one scale, in the search for hyperparameters
+    (`ct_dip.matrix_free.certificate`). In large problems every digit costs hundreds of directions, and moves
+    error bars by a per cent.
     """
-    return min(3e-3, max(3e-4, 1e-7 * min(measurements, pixels)))
+    return min(6e-3, max(6e-4, 2e-7 * min(measurements, pixels)))
 
 
 def _pick_regime(shape: UNetShape, scan: Scan, config: InferenceConfig, budget: int) -> RegimePlan:

@@ -6,12 +6,17 @@ import math
 import pytest
 import torch
 
+from ct_dip.config import load_config
+from ct_dip.data.simulate import NoiseLevel, simulate
+from ct_dip.dip.fit import fit_dip
 from ct_dip.evidence.fit import fit_evidence
+from ct_dip.geometry import Volume
 from ct_dip.matrix_free import compression
 from ct_dip.matrix_free import fit as module
 from ct_dip.matrix_free.fit import fit_compressed
 from ct_dip.posterior.exact import condition
 from ct_dip.posterior.fit import fit_posterior
+from ct_dip.scanners import scanner
 from ct_dip.tangent.statistics import (
     difference_variances,
     feature_statistics,
@@ -39,6 +44,35 @@ def test_full_rank_finds_the_same_hyperparameters(complement, prior, objective):
     assert found.evidence.names == expected.names
     assert found.evidence.objective == pytest.approx(expected.objective, abs=1e-3)
     torch.testing.assert_close(found.evidence.theta, expected.theta, rtol=0, atol=0.02)
+
+
+def test_signals_outside_of_the_basis_do_not_move_the_hyperparameters(monkeypatch):
+    """Without what is known of them, a loose compression has them elsewhere."""
+    monkeypatch.setattr(compression, "_BATCH", 8)
+    geometry = scanner(Volume(shape=(16, 16)), views=12)
+    scan = simulate("ellipses", geometry, noise=NoiseLevel(relative=0.05), same_grid=True, seed=2)
+
+    def configured(*settings):
+        quick = ["dip.channels=[8,8]", "dip.max_steps=150", "dip.cooldown_steps=50", "inference.samples=20"]
+        return load_config(method="lin-dip", settings=[*quick, "inference.starts=1", *settings])
+
+    loose = configured("inference.regime=compressed", "inference.compression=0.02").inference
+    fit = fit_dip(scan, configured().dip)
+    expected = fit_posterior(fit, scan, configured("inference.regime=exact").inference).evidence.theta
+    found = fit_posterior(fit, scan, loose)
+    assert found.certificate["rank"] < 130
+    torch.testing.assert_close(found.evidence.theta, expected, rtol=0, atol=0.02)
+    monkeypatch.setattr(module, "tail_beyond", lambda *_: None)
+    without = fit_posterior(fit, scan, loose).evidence.theta
+    assert float((without - expected).abs().min()) > 0.04
+
+
+def test_where_signals_outside_are_strong_first_order_is_not_believed():
+    """Believed, they would pass for all of the noise, to a hundredth of which it could fall."""
+    problem = problem_of(configured("slope", "g"), views=9)
+    found = fit_compressed(problem, tolerance=1e-9, max_rank=24, starts=1)
+    assert not found.compression.complete
+    assert abs(float(found.evidence.theta[-1])) < 2
 
 
 def test_a_complement_of_free_size_is_searched_for():
