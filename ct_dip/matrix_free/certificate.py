@@ -3,7 +3,8 @@
 The quadratic form, the mean and samples are solved for with the products of K itself, with the compressed
 inverse as preconditioner: that takes a few steps if the compression is good. The log-determinant is estimated
 with weights from the compressed posterior, see `log_det_beyond`. So the evidence of the whole model is known,
-mostly to within the error of that estimate.
+mostly to within the error of that estimate. To first order the same is known before anything is solved for,
+and part of the search for hyperparameters: `tail_beyond`.
 """
 
 import math
@@ -24,6 +25,7 @@ _SAMPLES = 4
 _TOLERANCE = 1e-5  # relative to residuals that are mostly signal, a thousand times the noise
 _MAX_ITERATIONS = 50
 _PROBES, _TOGETHER = 32, 8  # of the log-determinant, and those that are made together
+TAIL_PASSES = _PROBES + 1  # of `tail_beyond`
 _OWN_SEED = 1000  # of them: those of the probes that the basis was grown by are the next few after the seed
 
 

@@ -25,7 +25,6 @@ from ct_dip.priors.covariance import WeightCovariance
 from ct_dip.progress import Progress
 
 _BATCH = 32  # columns, and probes, that are taken together
-_TRIMMED = 4 * _BATCH  # columns after which what is free in the heap is given back
 _ROUNDING = 100  # in units of that of one number: below it there is nothing to be orthogonal to
 _KEPT = 0.7  # of a column that is made orthogonal a second time; it was rounding if less is left of it
 
@@ -137,9 +136,7 @@ def extend(
             passes += len(new)
             probes = basis.of(new).outside(probes)
             basis = basis.extended(new)
-            # What batches leave in the heap, up to a third of a gigabyte at 256². Asking anew takes time.
-            if basis.rank % _TRIMMED < len(new):
-                memory.give_back()
+            memory.give_back()  # what a batch leaves in the heap; asking anew takes a hundredth of its time
     return Compression(basis, features, left, error, passes, left <= trace)
 
 

@@ -12,7 +12,7 @@ from ct_dip import memory
 from ct_dip.checkpoint import stage_result
 from ct_dip.evidence.fit import EvidenceFit, fit_evidence
 from ct_dip.evidence.model import COMPLEMENT_REACH, EvidenceModel
-from ct_dip.matrix_free.certificate import tail_beyond
+from ct_dip.matrix_free.certificate import TAIL_PASSES, tail_beyond
 from ct_dip.matrix_free.compressed import (
     Compressed,
     basis_factor,
@@ -50,6 +50,7 @@ class CompressedFit(NamedTuple):
         lower: see `basis_factor`, and for ``signals`` `feature_signals`.
         ratio: ``κ/s²``, the complement's variance in units of the fitted noise.
         rounds: how often the basis had to be extended for the hyperparameters that were found.
+        passes: products with J and Jᵀ, beside those of the compression.
     """
 
     evidence: EvidenceFit
@@ -60,6 +61,7 @@ class CompressedFit(NamedTuple):
     signals: Tensor
     ratio: float
     rounds: int
+    passes: int = 0
 
     def kept(self) -> Kept:
         """Without the matrices of the search."""
@@ -104,7 +106,7 @@ def fit_compressed(
     variances = None
     if problem.config.hyperprior == "tv-predcp":
         variances = streamed_difference_variances(problem.jacobian, progress)
-    allowed = tolerance * problem.dimensions
+    allowed, passes = tolerance * problem.dimensions, 0
 
     def grow(
         before: Compression, theta: Tensor, noise: float, number: int, max_rank: int = max_rank
@@ -137,12 +139,16 @@ def fit_compressed(
     def fit(
         compression: Compression, known: Tensor | None, before: Kept | None, number: int
     ) -> CompressedFit:
+        nonlocal passes
         with progress.stage("feature statistics"):
             signals = feature_signals(problem, compression, known)
         del known
         found = _fit(problem, compression, signals, variances, starts, seed, number, before, progress)
-        one_term = len(signals) == 1 and problem.config.objective != "fit"
-        return _with_tail(problem, found, seed + number, progress) if number and one_term else found
+        # Of more terms less is known; and the first basis is only where the search begins.
+        if not number or len(signals) > 1 or problem.config.objective == "fit":
+            return found
+        passes += TAIL_PASSES
+        return _with_tail(problem, found, seed + number, progress)
 
     found = fit(compression, None, None, 0)
     for number in range(1, _ROUNDS + 1):
@@ -156,7 +162,7 @@ def fit_compressed(
         before, known = found.kept(), [found.signals]
         del found  # with the matrices of its search
         found = fit(compression, known.pop(), before, number)
-    return found._replace(compression=compression)
+    return found._replace(compression=compression, passes=passes)
 
 
 def _with_tail(problem: Problem, found: CompressedFit, seed: int, progress: Progress) -> CompressedFit:
@@ -168,14 +174,24 @@ def _with_tail(problem: Problem, found: CompressedFit, seed: int, progress: Prog
     scale = float(found.model.prior.coefficients(prior)[0])
     with progress.stage("signals outside of the basis"):
         tail = tail_beyond(found.posterior(problem), scale, seed + _TAIL_SEED)
+    memory.give_back()
     if tail is None:
         return found
     model = dataclasses.replace(found.model, rest=found.model.rest._replace(tail=tail))
     evidence = fit_evidence(model, starts=1, first=found.evidence.theta, seed=seed, progress=progress)
     if float((evidence.theta - found.evidence.theta).abs().max()) > _TAIL_STEP:
         return found
-    own = float(found.model.log_evidence(evidence.theta))
-    return found._replace(evidence=dataclasses.replace(evidence, evidence=own))
+    moved = dataclasses.replace(
+        found.evidence,
+        theta=evidence.theta,
+        objective=evidence.objective,
+        evidence=float(found.model.log_evidence(evidence.theta)),
+        converged=found.evidence.converged and evidence.converged,
+        at_bound=evidence.at_bound,
+        evaluations=found.evidence.evaluations + evidence.evaluations,
+        jitter=max(found.evidence.jitter, evidence.jitter),
+    )
+    return found._replace(evidence=moved)
 
 
 def _fit(
@@ -205,6 +221,7 @@ def _fit(
         with progress.stage("noise of the rest", compression.rank) as stage:
             lower = basis_factor(compression.basis, noise, None if known is None else known.lower, stage)
             model = projected_evidence(problem, compression, noise, lower, signals, variances)
+        memory.give_back()
         evidence = fit_evidence(model, starts=starts, seed=seed, progress=progress)
         return CompressedFit(evidence, model, compression, noise, lower, signals, ratio, rounds)
 

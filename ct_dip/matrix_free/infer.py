@@ -60,7 +60,7 @@ def infer_compressed(
         folder=folder,
         progress=progress,
     )
-    evidence, rounds, ratio = found.evidence, found.rounds, found.ratio
+    evidence, rounds, ratio, passes = found.evidence, found.rounds, found.ratio, found.passes
     effective_dimension = found.model.effective_dimension(evidence.theta)
     at_mean = of_evidence = found.posterior(problem)
     del found  # with the matrices of the search
@@ -73,7 +73,7 @@ def infer_compressed(
                 at_mean = at_mean.with_pixel_variance(spots)
         spread = at_mean if config.temper == 1 else at_mean.tempered(config.temper)
         mean = at_mean.mean()
-    memory.give_back()  # for the check, which holds J in float64 besides
+    memory.give_back()  # for the check, whose maps are in float64
     with progress.stage("check of the compression") as stage:
         check = check_compression(at_mean, spread, seed, stage, of_evidence)
     del of_evidence
@@ -91,7 +91,7 @@ def infer_compressed(
         "noise_solve_residual": at_mean.measurement_noise.worst_residual,
         "noise_solve_converged": at_mean.measurement_noise.converged,
     }
-    certificate["passes"] += compression.passes
+    certificate["passes"] += compression.passes + passes
     certificate["converged"] = (
         check.converged and check.accurate and compression.complete and at_mean.measurement_noise.converged
     )

@@ -87,13 +87,14 @@ def _plan_compressed(shape: UNetShape, scan: Scan, config: InferenceConfig, budg
         range(most + 1), budget, key=lambda rank: _compressed_bytes(shape, scan, config, rank)
     )
     max_rank = min(most, max(_LEAST_RANK, fitting - 1))
-    guess = min(max_rank, int(15 * min(measurements, pixels) ** 0.5))  # 10 to 17 were seen from 64² to 256²
+    guess = min(max_rank, int(12 * min(measurements, pixels) ** 0.5))  # 8 to 15 were seen from 64² to 256²
     closed = has_closed_deviations(config, pixels)
     passes = {
         "compression": 2 * guess,
         "samples": config.samples,
         **({"pixel variances": pixels} if closed else {}),
         "check of the compression": 150,
+        "signals outside of the basis": 100,
     }
     if config.resolved().hyperprior == "tv-predcp":
         passes["difference variances"] = 2 * pixels
