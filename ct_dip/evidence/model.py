@@ -31,7 +31,7 @@ class Tail(NamedTuple):
     Args:
         trace: t, the sum of x.
         typical: their mean, weighted with x itself.
-        quadratic: by how much a quadratic form is less.
+        quadratic: by how much a quadratic form is less; negative if it is more.
         scale: c that they belong to, and ``noise`` s².
     """
 

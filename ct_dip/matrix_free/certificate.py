@@ -81,11 +81,12 @@ def check_compression(
 
     searched = at_mean if of_evidence is None else of_evidence
     log_det, evidence_error = log_det_beyond(searched, seed)
-    quadratic = 0.0
+    quadratic, solvers = 0.0, [whole]
     if problem.config.objective != "fit":  # in which the quadratic form is that of the fitted weights
         fitted = whole
         if searched is not at_mean:
             fitted = _whole(searched, problem, stage)
+            solvers.append(fitted)
             compressed = searched.solve(residual)
             exact = fitted.solve(residual, compressed)
         # 2 rᵀx − xᵀKx is too small by ρᵀK⁻¹ρ for a residual ρ = r − Kx, where rᵀx would be off by xᵀρ.
@@ -94,6 +95,7 @@ def check_compression(
         evidence_error += float(left.square().sum()) / searched.noise
 
     samples = _whole(of_samples, problem, stage)
+    solvers.append(samples)
     own = of_samples.deviations(_SAMPLES, torch.Generator().manual_seed(seed)).double()
     better = samples.deviations(_SAMPLES, torch.Generator().manual_seed(seed)).double()
     spread = better.square().mean().sqrt()
@@ -102,9 +104,9 @@ def check_compression(
         evidence_error=evidence_error / 2,
         mean_error=float(change.square().mean().sqrt() / spread),
         sample_error=float((own - better).square().mean().sqrt() / spread),
-        residual=max(whole.worst_residual, samples.worst_residual),
-        converged=whole.unconverged + samples.unconverged == 0,
-        passes=2 * (whole.products + samples.products) + 6 * _SAMPLES + _PROBES,
+        residual=max(solver.worst_residual for solver in solvers),
+        converged=sum(solver.unconverged for solver in solvers) == 0,
+        passes=2 * sum(solver.products for solver in solvers) + 6 * _SAMPLES + _PROBES,
     )
 
 
@@ -119,15 +121,16 @@ def tail_beyond(compressed: Compressed, scale: float, seed: int = 0) -> Tail | N
     Returns:
         ``None`` if nothing is outside that could be told from rounding.
     """
-    trace, squares, _ = _moments_beyond(compressed, seed)
-    if trace <= 0 or squares <= 0:
+    trace, squares, error = _moments_beyond(compressed, seed)
+    if trace <= error or squares <= 0:
         return None
     problem, covariance = compressed.problem.in_float64(), compressed.covariance
     solved = compressed.solve(problem.residual[:, None])
     seen = compressed.compression.features.combine(compressed.compression.basis.inner(solved).T)
     whole = covariance.root_adjoint(problem.pull(solved)).square().sum()
     typical = squares / trace
-    quadratic = max(0.0, float(whole - covariance.root_adjoint(seen).square().sum())) / (1 + typical)
+    # It may be negative: S − S_c has what is between Q and the rest besides.
+    quadratic = float(whole - covariance.root_adjoint(seen).square().sum()) / (1 + typical)
     return Tail(trace, typical, quadratic, scale, compressed.noise)
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ct_dip import memory
 from ct_dip.checkpoint import stage_result
+from ct_dip.errors import CtDipError
 from ct_dip.evidence.fit import EvidenceFit, fit_evidence
 from ct_dip.evidence.model import COMPLEMENT_REACH, EvidenceModel
 from ct_dip.matrix_free.certificate import TAIL_PASSES, tail_beyond
@@ -51,6 +52,7 @@ class CompressedFit(NamedTuple):
         ratio: ``κ/s²``, the complement's variance in units of the fitted noise.
         rounds: how often the basis had to be extended for the hyperparameters that were found.
         passes: products with J and Jᵀ, beside those of the compression.
+        change: of the hyperparameters by signals outside of the basis, if these are in them.
     """
 
     evidence: EvidenceFit
@@ -62,6 +64,7 @@ class CompressedFit(NamedTuple):
     ratio: float
     rounds: int
     passes: int = 0
+    change: list[float] | None = None
 
     def kept(self) -> Kept:
         """Without the matrices of the search."""
@@ -144,8 +147,7 @@ def fit_compressed(
             signals = feature_signals(problem, compression, known)
         del known
         found = _fit(problem, compression, signals, variances, starts, seed, number, before, progress)
-        # Of more terms less is known; and the first basis is only where the search begins.
-        if not number or len(signals) > 1 or problem.config.objective == "fit":
+        if len(signals) > 1 or problem.config.objective == "fit":  # of which less is known
             return found
         passes += TAIL_PASSES
         return _with_tail(problem, found, seed + number, progress)
@@ -178,20 +180,23 @@ def _with_tail(problem: Problem, found: CompressedFit, seed: int, progress: Prog
     if tail is None:
         return found
     model = dataclasses.replace(found.model, rest=found.model.rest._replace(tail=tail))
-    evidence = fit_evidence(model, starts=1, first=found.evidence.theta, seed=seed, progress=progress)
-    if float((evidence.theta - found.evidence.theta).abs().max()) > _TAIL_STEP:
+    try:
+        evidence = fit_evidence(model, starts=1, first=found.evidence.theta, seed=seed, progress=progress)
+    except CtDipError:  # somewhere on its way; the search without has an end
+        return found
+    change = evidence.theta - found.evidence.theta
+    if float(change.abs().max()) > _TAIL_STEP:
         return found
     moved = dataclasses.replace(
         found.evidence,
         theta=evidence.theta,
-        objective=evidence.objective,
+        objective=float(found.model.objective(evidence.theta)),
         evidence=float(found.model.log_evidence(evidence.theta)),
         converged=found.evidence.converged and evidence.converged,
         at_bound=evidence.at_bound,
-        evaluations=found.evidence.evaluations + evidence.evaluations,
         jitter=max(found.evidence.jitter, evidence.jitter),
     )
-    return found._replace(evidence=moved)
+    return found._replace(evidence=moved, change=change.tolist())
 
 
 def _fit(

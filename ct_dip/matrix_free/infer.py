@@ -60,7 +60,8 @@ def infer_compressed(
         folder=folder,
         progress=progress,
     )
-    evidence, rounds, ratio, passes = found.evidence, found.rounds, found.ratio, found.passes
+    evidence, rounds, ratio = found.evidence, found.rounds, found.ratio
+    passes, change = found.passes, found.change
     effective_dimension = found.model.effective_dimension(evidence.theta)
     at_mean = of_evidence = found.posterior(problem)
     del found  # with the matrices of the search
@@ -85,6 +86,7 @@ def infer_compressed(
         "discarded_trace_error": compression.discarded_error / noise / problem.dimensions,
         "discarded_trace_allowed": config.compression,
         "extensions": rounds,
+        "hyperparameters_change": change,
         **check._asdict(),
         "accurate": check.accurate,
         "noise_log_det_error": float(base.log_det.standard_error),

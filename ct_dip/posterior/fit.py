@@ -65,7 +65,7 @@ def fit_posterior(
         what=f"{plan.regime} inference",
         advice="use a smaller image or fewer views",
     )
-    allowed = config.compression or default_compression(scan.sinogram.size, fit.image.size)
+    allowed = config.compression or default_compression(config, scan.sinogram.size, fit.image.size)
     config = config.model_copy(update={"regime": plan.regime, "compression": allowed})
     if budget_minutes is not None and plan.regime == "exact":
         progress.note(

@@ -51,14 +51,25 @@ def plan_regime(shape: UNetShape, scan: Scan, config: InferenceConfig, budget: i
     return plan
 
 
-def default_compression(measurements: int, pixels: int) -> float:
+def default_compression(config: InferenceConfig, measurements: int, pixels: int) -> float:
     """What may be left out of a compression, in units of the noise's trace in sinograms that images can have.
 
     It is made up for in the evidence and, for priors with one scale, in the search for hyperparameters
-    (`ct_dip.matrix_free.certificate`). In large problems every digit costs hundreds of directions, and moves
-    error bars by a per cent.
+    (`ct_dip.matrix_free.certificate`): these may leave out twice as much. In large problems every digit
+    costs hundreds of directions, and moves error bars by a per cent.
     """
-    return min(6e-3, max(6e-4, 2e-7 * min(measurements, pixels)))
+    factor = 2 if _makes_up(config) else 1
+    return factor * min(3e-3, max(3e-4, 1e-7 * min(measurements, pixels)))
+
+
+def _one_term(config: InferenceConfig) -> bool:
+    """Whether the prior is one matrix times a scale."""
+    return config.resolved().objective == "scale" or config.prior != "block"
+
+
+def _makes_up(config: InferenceConfig) -> bool:
+    """Whether the search for hyperparameters knows of signals outside of a basis."""
+    return _one_term(config) and config.resolved().objective != "fit"
 
 
 def _pick_regime(shape: UNetShape, scan: Scan, config: InferenceConfig, budget: int) -> RegimePlan:
@@ -94,7 +105,7 @@ def _plan_compressed(shape: UNetShape, scan: Scan, config: InferenceConfig, budg
         "samples": config.samples,
         **({"pixel variances": pixels} if closed else {}),
         "check of the compression": 150,
-        "signals outside of the basis": 100,
+        **({"signals outside of the basis": 100} if _makes_up(config) else {}),
     }
     if config.resolved().hyperprior == "tv-predcp":
         passes["difference variances"] = 2 * pixels
@@ -116,7 +127,7 @@ def _compressed_bytes(shape: UNetShape, scan: Scan, config: InferenceConfig, ran
     """Features; the basis; small matrices; the noise of the rest; samples; J itself."""
     weights, measurements, pixels = _weights(shape), scan.sinogram.size, _pixels(scan)
     fewer, kept = min(measurements, pixels), column_bytes(measurements, pixels)
-    terms = 60 if config.resolved().objective != "scale" and config.prior == "block" else 1
+    terms = 1 if _one_term(config) else 60
     by_rank = rank * (4 * weights + kept) + 12 * (terms + 5) * rank**2
     # A part of the features in float64 and as much for vectors of weights, or for closed deviations as many
     # rows of J, Σ J and what they are made from; a part of the basis; and 64 columns in float64, twice.

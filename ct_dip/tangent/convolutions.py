@@ -136,5 +136,5 @@ def _shifted(first: int, stop: int, shift: int, stride: int, size: int) -> tuple
     """For i from first to stop with ``stride · i + shift`` within the size: these, and i − first."""
     begin = max(first, -(-max(0, -shift) // stride))
     end = max(begin, min(stop, (size - 1 - shift) // stride + 1))
-    there = slice(stride * begin + shift, stride * (end - 1) + shift + 1, stride)
+    there = slice(stride * begin + shift, max(0, stride * (end - 1) + shift + 1), stride)
     return there, slice(begin - first, end - first)

@@ -16,7 +16,7 @@ def generator():
 
 @pytest.mark.parametrize("step", [0, 10**4, 10**9], ids=["a row", "some rows", "all rows"])
 @pytest.mark.parametrize("stride", [1, 2])
-@pytest.mark.parametrize("taps", [1, 3])
+@pytest.mark.parametrize("taps", [1, 3, 5])
 @pytest.mark.parametrize("places", [(9, 12), (8, 7), (1, 5), (2, 1)])
 def test_rows_make_the_whole(step, stride, taps, places, generator, monkeypatch):
     monkeypatch.setattr(module, "_STRIP_BYTES", step)
