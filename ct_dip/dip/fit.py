@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 
+from ct_dip import memory
 from ct_dip.checkpoint import load_checkpoint, save_checkpoint
 from ct_dip.config import DipConfig
 from ct_dip.data.scan import Scan
@@ -23,6 +24,7 @@ from ct_dip.progress import Progress
 
 CHECKPOINT = "dip.npz"
 _CHECKPOINT_SECONDS = 5.0
+_TRIM_SECONDS = 2.0
 _FIXED_BYTES = 64 * 2**20  # what torch's convolutions take for themselves, as measured
 
 
@@ -89,10 +91,13 @@ def fit_many(
     before = ensemble.adam.steps
     assert config.max_steps is not None
     with (progress or Progress()).stage("deep image prior", config.max_steps) as stage:
-        saved = time.monotonic()
+        saved = trimmed = time.monotonic()
         while not ensemble.finished:
             figures = ensemble.step()
             stage.update(ensemble.adam.steps, **figures)
+            if time.monotonic() - trimmed > _TRIM_SECONDS:
+                memory.give_back()  # what steps leave in the heap: at 256² that grew to a gigabyte
+                trimmed = time.monotonic()
             if path is not None and time.monotonic() - saved > _CHECKPOINT_SECONDS:
                 save_checkpoint(path, digest, ensemble.state())
                 saved = time.monotonic()
@@ -107,7 +112,7 @@ def fit_bytes(config: DipConfig, shape: tuple[int, int], members: int = 1) -> in
     A scale of c channels keeps about sixteen maps of c channels at its resolution for the backward pass
     and during it: in- and outputs of four convolutions, activations, the interpolated map, gradients. They
     come and go in many sizes, so that the heap takes about three times that: a process grew by 96, 150 and
-    500 MiB at 64², 128² and 256², where this says 99, 195 and 577; once it grew by 1000 at 256².
+    500 MiB at 64², 128² and 256², where this says 99, 195 and 577.
     """
     network = unet_shape(resolve(config, shape))
     pixels = math.prod(shape)
