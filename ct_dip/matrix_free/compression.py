@@ -136,7 +136,7 @@ def extend(
             passes += len(new)
             probes = basis.of(new).outside(probes)
             basis = basis.extended(new)
-            memory.give_back()  # what a batch leaves in the heap; asking anew takes a hundredth of its time
+            memory.give_back()  # what a batch leaves in the heap
     return Compression(basis, features, left, error, passes, left <= trace)
 
 
