@@ -1,8 +1,9 @@
 """What a stage of a run found, on disk, so that a killed run goes on to the same bits. No pickles."""
 
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -10,11 +11,18 @@ from torch import Tensor
 
 from ct_dip.errors import InputError
 from ct_dip.files import atomic_path
+from ct_dip.scratch import Waiting
+
+T = TypeVar("T")
 
 
-def save_checkpoint(path: Path, digest: str, state: dict[str, Tensor]) -> None:
+def save_checkpoint(path: Path, digest: str, state: Mapping[str, Tensor | Waiting]) -> None:
     """Write a state atomically, labelled with the digest of what it belongs to."""
-    arrays = {name: tensor.detach().cpu().numpy() for name, tensor in state.items()}
+    # What waits on disk is loaded by NumPy when its turn comes.
+    arrays = {
+        name: value if isinstance(value, Waiting) else value.detach().cpu().numpy()
+        for name, value in state.items()
+    }
     advice = "choose another run folder (--run)"
     with atomic_path(path, advice=advice) as temporary, temporary.open("wb") as file:
         np.savez(file, allow_pickle=False, digest=np.array(digest), **arrays)
@@ -28,6 +36,18 @@ def stage_result(
     A file that belongs to other inputs is replaced: redoing a stage with other settings is what run folders
     are for.
     """
+    return staged(folder, name, digest, compute, dict, dict)
+
+
+def staged(
+    folder: Path | None,
+    name: str,
+    digest: str,
+    compute: Callable[[], T],
+    to_state: Callable[[T], Mapping[str, Tensor | Waiting]],
+    from_state: Callable[[dict[str, Tensor]], T],
+) -> T:
+    """`stage_result` of anything that can be written as tensors, and read again."""
     if folder is None:
         return compute()
     path = folder / name
@@ -35,10 +55,11 @@ def stage_result(
         state = load_checkpoint(path, digest)
     except InputError:
         state = None
-    if state is None:
-        state = compute()
-        save_checkpoint(path, digest, state)
-    return state
+    if state is not None:
+        return from_state(state)
+    found = compute()
+    save_checkpoint(path, digest, to_state(found))
+    return found
 
 
 def load_checkpoint(path: Path, digest: str) -> dict[str, Tensor] | None:

@@ -42,7 +42,7 @@ def basis_factor(
         known: the same of the first columns of Q, which need not be solved for again.
         stage: told how many columns are done.
     """
-    stage, device = stage or Stage(), basis.rows.parts[0].device
+    stage, device = stage or Stage(), basis.rows.device
     old = 0 if known is None else len(known)
     matrix = torch.empty(basis.rank, basis.rank, dtype=torch.float64, device=device)
     if known is not None:
@@ -151,7 +151,7 @@ def signal_gram(features: Rows, covariance: WeightCovariance, known: Tensor | No
     Args:
         known: the same for the first rows of F.
     """
-    size, device = len(features), features.parts[0].device
+    size, device = len(features), features.device
     total = torch.zeros(size, size, dtype=torch.float64, device=device)
     old = 0 if known is None else len(known)
     if known is not None:

@@ -23,6 +23,7 @@ from ct_dip.matrix_free.problem import Problem
 from ct_dip.matrix_free.rows import Columns, Rows, kept_as_images
 from ct_dip.priors.covariance import WeightCovariance
 from ct_dip.progress import Progress
+from ct_dip.scratch import Scratch, Waiting
 
 _BATCH = 32  # columns, and probes, that are taken together
 _ROUNDING = 100  # in units of that of one number: below it there is nothing to be orthogonal to
@@ -58,9 +59,9 @@ def empty_compression(problem: Problem) -> Compression:
     """Of nothing: rank zero."""
     weights = problem.jacobian.weights
     if kept_as_images(problem.measurements, problem.pixels):
-        basis = Columns(Rows([weights.new_zeros(0, problem.pixels).double()]), problem.whitened)
+        basis = Columns(Rows([weights.new_zeros(0, problem.pixels).double()], Scratch()), problem.whitened)
     else:
-        basis = Columns(Rows([weights.new_zeros(0, problem.measurements)]))
+        basis = Columns(Rows([weights.new_zeros(0, problem.measurements)], Scratch()))
     return Compression(
         basis,
         Rows([weights.new_zeros(0, len(weights))]),
@@ -140,9 +141,9 @@ def extend(
     return Compression(basis, features, left, error, passes, left <= trace)
 
 
-def to_state(compression: Compression, before: Compression) -> dict[str, Tensor]:
+def to_state(compression: Compression, before: Compression) -> dict[str, Tensor | Waiting]:
     """For `ct_dip.checkpoint`: the parts that a compression has beyond the one that it was grown from."""
-    state = {
+    state: dict[str, Tensor | Waiting] = {
         "discarded": torch.tensor(compression.discarded, dtype=torch.float64),
         "discarded_error": torch.tensor(compression.discarded_error, dtype=torch.float64),
         "passes": torch.tensor(compression.passes),
@@ -163,8 +164,10 @@ def from_state(state: dict[str, Tensor], before: Compression) -> Compression:
 
     def rows(name: str, old: Rows) -> Rows:
         new = {int(key.removeprefix(name)): part for key, part in state.items() if key.startswith(name)}
-        parts = dict(enumerate(old.parts)) | new
-        return Rows([parts[number] for number in sorted(parts)])
+        found = old.up_to(min(new, default=len(old.parts)))
+        for number in sorted(new):
+            found = found.with_part(new[number])
+        return found
 
     return Compression(
         before.basis._replace(rows=rows("basis-", before.basis.rows)),

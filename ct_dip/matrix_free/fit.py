@@ -9,7 +9,7 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from ct_dip import memory
-from ct_dip.checkpoint import stage_result
+from ct_dip.checkpoint import staged
 from ct_dip.errors import CtDipError
 from ct_dip.evidence.fit import EvidenceFit, fit_evidence
 from ct_dip.evidence.model import COMPLEMENT_REACH, EvidenceModel
@@ -115,26 +115,25 @@ def fit_compressed(
         before: Compression, theta: Tensor, noise: float, number: int, max_rank: int = max_rank
     ) -> Compression:
         digest = f"{problem_digest(problem)} {allowed} {max_rank} {seed} {deadline is None}"
-        state = stage_result(
+        found = staged(
             folder,
             COMPRESSION.format(number=number),
             f"{digest} {number} {before.rank} {theta.tolist()} {noise}",
-            lambda: to_state(
-                extend(
-                    problem,
-                    problem.covariance(theta),
-                    before,
-                    trace=allowed * noise,
-                    max_rank=max_rank,
-                    seed=seed + number,
-                    deadline=deadline,
-                    progress=progress,
-                ),
+            lambda: extend(
+                problem,
+                problem.covariance(theta),
                 before,
+                trace=allowed * noise,
+                max_rank=max_rank,
+                seed=seed + number,
+                deadline=deadline,
+                progress=progress,
             ),
+            lambda found: to_state(found, before),
+            lambda state: from_state(state, before),
         )
         memory.give_back()  # of a batch and its projections, a quarter of a gigabyte at 256²
-        return from_state(state, before)
+        return found
 
     first = min(max_rank, _FIRST_RANK)
     compression = grow(empty_compression(problem), problem.prior.start, _LOOSE, 0, first)
@@ -146,6 +145,7 @@ def fit_compressed(
         with progress.stage("feature statistics"):
             signals = feature_signals(problem, compression, known)
         del known
+        memory.give_back()  # of some columns of the features after another
         found = _fit(problem, compression, signals, variances, starts, seed, number, before, progress)
         if len(signals) > 1 or problem.config.objective == "fit":  # of which less is known
             return found

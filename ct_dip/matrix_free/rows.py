@@ -1,7 +1,8 @@
 """Tall matrices that grow while they are made and are met only in products: features, and a sinogram's basis.
 
 They may be the largest things in memory, so they are never copied as a whole: not to be extended, and not to
-be multiplied in another precision.
+be multiplied in another precision. A basis is read from one end to the other, some times for every batch of
+network passes; so most of it waits on disk, and what it takes in memory does not grow with the image.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,8 +13,10 @@ from torch import Tensor
 
 from ct_dip import memory
 from ct_dip.operators.whitened import Whitened
+from ct_dip.scratch import Scratch, Waiting
 
 PART = 32  # rows that are kept, and converted, together
+IN_MEMORY = 2**24  # bytes of the first rows that stay there, of those that may wait on disk
 
 
 class Rows:
@@ -21,29 +24,56 @@ class Rows:
 
     Args:
         parts: (rows, length) each, at least one.
+        scratch: where parts beyond `IN_MEMORY` wait; ``None`` if all are in memory.
     """
 
-    def __init__(self, parts: Sequence[Tensor]) -> None:
-        self.parts = tuple(parts)
+    def __init__(self, parts: Sequence[Tensor | Waiting], scratch: Scratch | None = None) -> None:
+        self.parts, self.scratch = tuple(parts), scratch
 
     def __len__(self) -> int:
         return sum(len(part) for part in self.parts)
 
+    @property
+    def length(self) -> int:
+        """Of every vector."""
+        return self.parts[0].shape[1]
+
+    @property
+    def device(self) -> torch.device:
+        """Of every vector, once it is loaded."""
+        first = self.parts[0]
+        return torch.device("cpu") if isinstance(first, Waiting) else first.device
+
     def extended(self, new: Tensor) -> "Rows":
         """With further rows at the end."""
-        *before, last = self.parts
-        if len(last) + len(new) > PART:
-            before, last = [*self.parts], last[:0]
+        before, last = self, new[:0]
+        if len(self.parts[-1]) + len(new) <= PART:
+            before, last = self.up_to(len(self.parts) - 1), _loaded(self.parts[-1])
         part = memory.own_pages((len(last) + len(new), new.shape[1]), new)
-        return Rows([*before, torch.cat([last, new], out=part)])
+        return before.with_part(torch.cat([last, new], out=part))
+
+    def up_to(self, count: int) -> "Rows":
+        """The first parts."""
+        return Rows(self.parts[:count], self.scratch)
+
+    def with_part(self, part: Tensor) -> "Rows":
+        """With further rows at the end, as a part of their own."""
+        before = sum(each.nbytes for each in self.parts)
+        if self.scratch is None or before + part.nbytes <= IN_MEMORY:
+            return Rows([*self.parts, part], self.scratch)
+        return Rows([*self.parts, self.scratch.keep(part)], self.scratch)
+
+    def loaded(self) -> Iterator[Tensor]:
+        """Part by part."""
+        return map(_loaded, self.parts)
 
     def columns(self, where: slice) -> Tensor:
         """Some columns of all rows."""
-        return torch.cat([part[:, where] for part in self.parts])
+        return torch.cat([part[:, where] for part in self.loaded()])
 
     def whole(self) -> Tensor:
         """All of them as one tensor."""
-        return torch.cat(self.parts)
+        return torch.cat(list(self.loaded()))
 
     def chunks(self, size: int, first: int = 0) -> Iterator[Tensor]:
         """A few rows at a time, from ``first`` on."""
@@ -54,9 +84,9 @@ class Rows:
     def _range(self, first: int, stop: int) -> Tensor:
         found = []
         for part in self.parts:
-            found.append(part[max(0, first) : max(0, stop)])
+            if first < len(part) and stop > 0:
+                found.append(_loaded(part)[max(0, first) : stop])
             first, stop = first - len(part), stop - len(part)
-        found = [part for part in found if len(part)]
         return found[0] if len(found) == 1 else torch.cat(found)
 
     def last(self, count: int) -> Tensor:
@@ -65,15 +95,38 @@ class Rows:
 
     def combine(self, coefficients: Tensor) -> Tensor:
         """``c R``, (k, n) → (k, length), in the precision of c."""
-        total = coefficients.new_zeros(len(coefficients), self.parts[0].shape[1])
-        sizes = [len(part) for part in self.parts]
-        for part, own in zip(self.parts, torch.split(coefficients, sizes, dim=1), strict=True):
-            total.addmm_(own, part.to(total))
+        total = coefficients.new_zeros(len(coefficients), self.length)
+        for own, part in self._in_precision_of(coefficients):
+            total.addmm_(coefficients[:, own], part)
         return total
 
     def inner(self, vectors: Tensor) -> Tensor:
         """``v Rᵀ``, (k, length) → (k, n), in the precision of v."""
-        return torch.cat([vectors @ part.to(vectors).T for part in self.parts], dim=1)
+        found = vectors.new_empty(len(vectors), len(self))
+        for own, part in self._in_precision_of(vectors):
+            found[:, own] = vectors @ part.T
+        return found
+
+    def _in_precision_of(self, like: Tensor) -> Iterator[tuple[slice, Tensor]]:
+        """Every part: which rows it has, and itself, until the next one is asked for.
+
+        All that have to be converted share one array. One for each would leave holes in the heap, of 0.15 GB
+        in all at 256².
+        """
+        converted, first = None, 0
+        for part in self.loaded():
+            own = slice(first, first + len(part))
+            first = own.stop
+            if part.dtype == like.dtype:
+                yield own, part
+                continue
+            if converted is None:
+                converted = memory.own_pages((max(map(len, self.parts)), self.length), like)
+            yield own, converted[: len(part)].copy_(part)
+
+
+def _loaded(part: Tensor | Waiting) -> Tensor:
+    return part.load() if isinstance(part, Waiting) else part
 
 
 def kept_as_images(measurements: int, pixels: int) -> bool:
@@ -84,6 +137,11 @@ def kept_as_images(measurements: int, pixels: int) -> bool:
 def column_bytes(measurements: int, pixels: int) -> int:
     """What is kept of a column."""
     return 8 * pixels if kept_as_images(measurements, pixels) else 4 * measurements
+
+
+def basis_bytes(rank: int, measurements: int, pixels: int) -> int:
+    """What a basis takes in memory."""
+    return min(rank * column_bytes(measurements, pixels), IN_MEMORY)
 
 
 class Columns(NamedTuple):

@@ -5,9 +5,11 @@ import time
 import pytest
 import torch
 
+from ct_dip.checkpoint import load_checkpoint, save_checkpoint
 from ct_dip.matrix_free import compression as module
 from ct_dip.matrix_free import rows as rows_module
 from ct_dip.matrix_free.compression import empty_compression, extend, from_state, to_state
+from ct_dip.scratch import Waiting
 from tests.matrix_free.dense import FEW, MANY, columns_of, configured, measured_jacobian, problem_of
 
 
@@ -150,16 +152,20 @@ def test_a_basis_ends_where_the_signal_does(views, weak, batch, double, monkeypa
     assert signal_outside(problem, basis, covariance) < (1e-24 if double else 1e-9)
 
 
-def test_it_comes_back_from_files_as_it_was(problem, monkeypatch):
+@pytest.mark.parametrize("in_memory", [2**24, 0], ids=["memory", "disk"])
+def test_it_comes_back_from_files_as_it_was(problem, in_memory, monkeypatch, tmp_path):
     """Every time that it grew; with the same parts, so that sums over them have the same rounding."""
     monkeypatch.setattr(rows_module, "PART", 4)
+    monkeypatch.setattr(rows_module, "IN_MEMORY", in_memory)
     monkeypatch.setattr(module, "_BATCH", 3)
     covariance = problem.covariance(problem.prior.start)
     start = again = empty_compression(problem)
     for rank in (5, 11):
         found = extend(problem, covariance, start, trace=1e-20, max_rank=rank, seed=rank)
-        state = {name: value.clone() for name, value in to_state(found, start).items()}
+        save_checkpoint(tmp_path / "state.npz", "digest", to_state(found, start))
+        state = load_checkpoint(tmp_path / "state.npz", "digest")
         again, start = from_state(state, again), found
+        assert isinstance(again.basis.rows.parts[-1], Waiting) == (in_memory == 0)
         assert again.basis.whitened is found.basis.whitened
         assert again[2:] == found[2:]
         for one, other in ((again.basis.rows, found.basis.rows), (again.features, found.features)):
