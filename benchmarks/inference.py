@@ -36,13 +36,30 @@ def fresh(function: Callable[..., T], *arguments: Any) -> T:
 
 
 def peak_memory() -> float:
-    """Of this process so far, MiB.
+    """Of this process so far, or since `restart_peak`, MiB.
 
     ``ru_maxrss`` of a new process begins with what its parent held, so the kernel's own mark is better.
     """
+    return _status("VmHWM") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def memory_now() -> float:
+    """Of this process, MiB; where the system does not say it, its peak."""
+    return _status("VmRSS") or peak_memory()
+
+
+def restart_peak() -> float:
+    """Forget the peak so far, which is returned; where the system cannot do that it goes on."""
+    peak = peak_memory()
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+    return peak
+
+
+def _status(key: str) -> float | None:
     status = Path("/proc/self/status")
-    found = re.search(r"VmHWM:\s+(\d+) kB", status.read_text()) if status.exists() else None
-    return (int(found[1]) if found else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss) / 1024
+    found = re.search(rf"{key}:\s+(\d+) kB", status.read_text()) if status.exists() else None
+    return int(found[1]) / 1024 if found else None
 
 
 class Meter(Progress):
@@ -50,7 +67,7 @@ class Meter(Progress):
 
     Attributes:
         total: passes so far, products with J or Jᵀ of one vector each; ``passes`` those of every stage.
-        peaks: of the process, MiB, up to the end of every stage.
+        peaks: of the process, MiB, in every stage; ``peak`` is that of all of them and of what is between.
     """
 
     def __init__(self) -> None:
@@ -58,13 +75,21 @@ class Meter(Progress):
         self.total = 0
         self.passes: dict[str, int] = {}
         self.peaks: dict[str, float] = {}
+        self.peak = 0.0
 
     @contextlib.contextmanager
     def _show(self, name: str, total: int | None) -> Iterator[Stage]:
         before = self.total
+        self.restart_peak()
         yield Stage()
         self.passes[name] = self.passes.get(name, 0) + self.total - before
-        self.peaks[name] = peak_memory()
+        self.peaks[name] = max(self.peaks.get(name, 0.0), self.restart_peak())
+
+    def restart_peak(self) -> float:
+        """The peak since this was last asked for; it counts for ``peak``."""
+        found = restart_peak()
+        self.peak = max(self.peak, found)
+        return found
 
     @contextlib.contextmanager
     def counting(self) -> Iterator[None]:

@@ -14,15 +14,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.inference import Meter, ellipses_scan, fresh, peak_memory
+from benchmarks.inference import Meter, ellipses_scan, fresh, memory_now, peak_memory, restart_peak
 from benchmarks.measure import Row, interleaved, plain
+from ct_dip import memory
 from ct_dip.config import RunConfig, load_config
 from ct_dip.data.scan import Scan
 from ct_dip.dip.ensemble import DipFit
 from ct_dip.dip.fit import fit_dip
 from ct_dip.matrix_free.iterative import signal
 from ct_dip.matrix_free.problem import matrix_free_problem
-from ct_dip.matrix_free.rows import column_bytes
+from ct_dip.matrix_free.rows import basis_bytes
 from ct_dip.operators import ray_transform
 from ct_dip.operators.linear_map import LinearMap
 from ct_dip.posterior.fit import fit_posterior
@@ -32,6 +33,7 @@ BEYOND = 512  # side that is extrapolated to
 TARGET_SIDE, TARGET_SECONDS, TARGET_MIB = 256, 3600.0, 8e9 / 2**20
 VECTORS = 4  # that are timed together, per round
 ROUNDS = 3
+NAMED = ("activations", "maps of a pass", "features")  # memory that may grow with the image
 PRODUCTS = {"J": "seconds_J", "Jᵀ": "seconds_J_adjoint", "covariance": "seconds_covariance"}
 
 
@@ -58,7 +60,7 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
 
 def job(side: int, views: int, config: RunConfig) -> dict[str, Any]:
     """Every figure of one size."""
-    own = peak_memory()  # of Python and its libraries
+    own = memory_now()  # of Python and its libraries
     scan, meter = ellipses_scan(side, views), Meter()
     config = config.with_preset(scan.geometry.domain_shape)
     start = time.perf_counter()
@@ -68,19 +70,20 @@ def job(side: int, views: int, config: RunConfig) -> dict[str, Any]:
         with meter.stage("deep image prior"):
             fit = fit_dip(scan, config.dip, transform=transform)
         posterior = fit_posterior(fit, scan, config.inference, transform=transform, progress=meter)
-    seconds, peak = time.perf_counter() - start, peak_memory()
+    seconds = time.perf_counter() - start
+    meter.restart_peak()
     certificate, jacobian = posterior.certificate, Jacobian(fit.network(), fit.network_input)
     rank, weights = certificate["rank"], len(jacobian.weights)
-    kept = column_bytes(scan.sinogram.size, fit.image.size)
     held = {
         "activations": jacobian.bytes,
+        "maps of a pass": maps_of_a_pass(jacobian),
         "features": 4 * rank * weights,
-        "basis": rank * kept,
+        "basis": basis_bytes(rank, scan.sinogram.size, fit.image.size),
         "ray transform": getattr(transform, "nbytes", 0),
     }
     held_mib = {name: size / 2**20 for name, size in held.items()}
     stages = {
-        name: {"seconds": value, "passes": meter.passes[name], "peak_MiB_so_far": meter.peaks[name]}
+        name: {"seconds": value, "passes": meter.passes[name], "peak_MiB": meter.peaks[name]}
         for name, value in meter.seconds.items()
     }
     return {
@@ -95,13 +98,27 @@ def job(side: int, views: int, config: RunConfig) -> dict[str, Any]:
         "passes": meter.total,
         "rank": rank,
         "certificate": certificate,
-        "peak_MiB": peak,
+        "peak_MiB": meter.peak,
         "libraries_MiB": own,
         "held_MiB": held_mib,
-        "beyond_features_MiB": peak - own - held_mib["activations"] - held_mib["features"],
-        "beyond_all_MiB": peak - own - sum(held_mib.values()),
+        "beyond_features_MiB": meter.peak - own - sum(held_mib[name] for name in NAMED),
+        "beyond_all_MiB": meter.peak - own - sum(held_mib.values()),
         **_products(fit, scan, config, jacobian, transform),
     }
+
+
+def maps_of_a_pass(jacobian: Jacobian) -> float:
+    """Bytes that products with J and Jᵀ take while they are made, beyond what they take and return."""
+    x = torch.randn(jacobian.chunk, len(jacobian.weights))
+    y = torch.randn(jacobian.chunk, *jacobian.range_shape)
+    taken = []
+    for work, vectors in ((jacobian, x), (jacobian.T, y)):
+        memory.give_back()
+        before = memory_now()
+        restart_peak()
+        found = work(vectors)
+        taken.append((peak_memory() - before) * 2**20 - found.nbytes)
+    return max(0.0, *taken)
 
 
 def _products(

@@ -104,6 +104,8 @@ def test_scaling_is_measured_in_fresh_processes_and_extrapolated(monkeypatch, ca
         assert job["passes"] == sum(stage["passes"] for stage in job["stages"].values()) + 1  # J w̃
         assert job["held_MiB"]["features"] == pytest.approx(4 * job["rank"] * job["weights"] / 2**20)
         assert 0 < job["seconds_J"] < job["value"]
+        assert job["peak_MiB"] >= max(stage["peak_MiB"] for stage in job["stages"].values())
+        assert job["libraries_MiB"] > 50
     (beyond,) = [row for row in rows if row.get("extrapolated")]
     assert beyond["value"] == pytest.approx(sum(beyond["stages"].values()))
 
