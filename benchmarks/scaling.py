@@ -76,7 +76,7 @@ def job(side: int, views: int, config: RunConfig) -> dict[str, Any]:
     rank, weights = certificate["rank"], len(jacobian.weights)
     held = {
         "activations": jacobian.bytes,
-        "maps of a pass": maps_of_a_pass(jacobian),
+        "maps of a pass": max(map(maps_of_a_pass, (jacobian, jacobian.in_float64()))),
         "features": 4 * rank * weights,
         "basis": basis_bytes(rank, scan.sinogram.size, fit.image.size),
         "ray transform": getattr(transform, "nbytes", 0),
@@ -109,8 +109,8 @@ def job(side: int, views: int, config: RunConfig) -> dict[str, Any]:
 
 def maps_of_a_pass(jacobian: Jacobian) -> float:
     """Bytes that products with J and Jᵀ take while they are made, beyond what they take and return."""
-    x = torch.randn(jacobian.chunk, len(jacobian.weights))
-    y = torch.randn(jacobian.chunk, *jacobian.range_shape)
+    x = torch.randn(jacobian.chunk, len(jacobian.weights)).to(jacobian.weights)
+    y = torch.randn(jacobian.chunk, *jacobian.range_shape).to(x)
     taken = []
     for work, vectors in ((jacobian, x), (jacobian.T, y)):
         memory.give_back()

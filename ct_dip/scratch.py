@@ -1,20 +1,23 @@
-"""Tensors that wait on disk: for what is large, and read now and then from one end to the other."""
+"""Tensors that wait on disk: for what is large, and read now and then from one end to the other.
+
+They are mapped from a file that has no name. Their pages are this process's only while they are read; the
+system keeps them beyond that as long as nobody else needs the memory.
+"""
 
 import io
 import logging
-import math
+import mmap
 import os
 import tempfile
 import weakref
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-
-from ct_dip import memory
 
 _log = logging.getLogger(__name__)
 
@@ -35,70 +38,62 @@ class Scratch:
         self._end = 0
 
     def keep(self, tensor: Tensor) -> "Tensor | Waiting":
-        """The tensor on disk, or as it is: on another device, or where the disk refuses it."""
-        if tensor.device.type != "cpu":
+        """The tensor on disk, or as it is: on another device, empty, or where the disk refuses it."""
+        if tensor.device.type != "cpu" or not tensor.numel():
             return tensor
         try:
-            file = self._open()
-            file.seek(self._end)
-            left = _bytes_of(tensor.contiguous())
-            while len(left):
-                left = left[file.write(left) :]
+            waiting = Waiting(self._append(tensor), tensor)
         except OSError as error:
             _log.warning("%s cannot take a part of a basis (%s); it stays in memory", scratch_folder(), error)
             return tensor
-        waiting = Waiting(self, self._end, tensor.shape, tensor.dtype)
-        self._end += tensor.nbytes
         return waiting
 
-    def read(self, offset: int, into: Tensor) -> None:
-        """Fill a contiguous tensor."""
-        file = self._open()
-        file.seek(offset)
-        left = _bytes_of(into)
-        while len(left):
-            count = file.readinto(left)
-            if not count:
-                raise OSError(f"a temporary file in {scratch_folder()} lost its end")
-            left = left[count:]
-
-    def _open(self) -> io.FileIO:
+    def _append(self, tensor: Tensor) -> mmap.mmap:
+        """Written rather than mapped and filled: a full disk is an error then, not the end of the process."""
         if self._file is None:
             found: Any = tempfile.TemporaryFile(buffering=0, dir=scratch_folder())  # noqa: SIM115  for long
             self._file = found
             weakref.finalize(self, found.close)
-        return self._file
+        self._file.seek(self._end)
+        array: Any = tensor.detach().contiguous().numpy().reshape(-1).view(np.uint8)
+        left = memoryview(array)
+        while len(left):
+            left = left[self._file.write(left) :]
+        pages = mmap.mmap(self._file.fileno(), tensor.nbytes, offset=self._end)
+        self._end += -(-tensor.nbytes // mmap.ALLOCATIONGRANULARITY) * mmap.ALLOCATIONGRANULARITY
+        return pages
 
 
-@dataclass(frozen=True, eq=False)
 class Waiting:
-    """A tensor in a `Scratch`."""
+    """A tensor in a `Scratch`.
 
-    scratch: Scratch
-    offset: int
-    shape: torch.Size
-    dtype: torch.dtype
+    Args:
+        pages: where it is.
+        like: the tensor as it was.
+    """
+
+    def __init__(self, pages: mmap.mmap, like: Tensor) -> None:
+        self._pages = pages
+        self.shape, self.dtype, self.nbytes = like.shape, like.dtype, like.nbytes
 
     def __len__(self) -> int:
         return self.shape[0]
 
-    @property
-    def nbytes(self) -> int:
-        """On disk."""
-        return math.prod(self.shape) * self.dtype.itemsize
+    @contextmanager
+    def mapped(self) -> Iterator[Tensor]:
+        """The tensor, to be read and no more, and not after this."""
+        try:
+            yield torch.frombuffer(self._pages, dtype=self.dtype).view(self.shape)
+        finally:
+            if hasattr(mmap, "MADV_DONTNEED"):
+                self._pages.madvise(mmap.MADV_DONTNEED)  # from this process; they are in the file
 
     def load(self) -> Tensor:
         """A copy in memory."""
-        found = memory.own_pages(tuple(self.shape), torch.empty(0, dtype=self.dtype))
-        self.scratch.read(self.offset, found)
-        return found
+        with self.mapped() as found:
+            return found.clone()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         """For NumPy, which asks for it when it writes a file."""
         found = self.load().numpy()
         return found if dtype is None else found.astype(dtype, copy=False)
-
-
-def _bytes_of(tensor: Tensor) -> memoryview:
-    array: Any = tensor.detach().numpy().reshape(-1).view(np.uint8)
-    return memoryview(array)

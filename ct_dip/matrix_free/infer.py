@@ -24,6 +24,7 @@ from ct_dip.matrix_free.stochastic import StochasticEvidence, fit_stochastic
 from ct_dip.posterior.inferred import Inferred
 from ct_dip.progress import Progress
 
+_TOGETHER = 16  # samples that are projected together
 _CLOSED_PIXELS = 2048  # up to which a pass for every pixel is worth exact deviations
 
 
@@ -209,7 +210,10 @@ def _deviations(
         "samples_asked": count,
         "closed_form": deviations.closed is not None,
     }
-    variance = problem.project(deviations.drawn).double().square().mean(dim=1)
+    memory.give_back()  # of the passes behind the samples
+    variance = torch.zeros(problem.measurements, dtype=torch.float64, device=drawn.device)
+    for part in torch.split(deviations.drawn, _TOGETHER):
+        variance += problem.project(part).double().square().sum(dim=1) / len(drawn)
     return deviations, variance
 
 

@@ -6,6 +6,7 @@ network passes; so most of it waits on disk, and what it takes in memory does no
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import torch
@@ -110,19 +111,19 @@ class Rows:
     def _in_precision_of(self, like: Tensor) -> Iterator[tuple[slice, Tensor]]:
         """Every part: which rows it has, and itself, until the next one is asked for.
 
-        All that have to be converted share one array. One for each would leave holes in the heap, of 0.15 GB
+        All that have to be converted share an array. One for each would leave holes in the heap, of 0.15 GB
         in all at 256².
         """
         converted, first = None, 0
-        for part in self.loaded():
+        for part in self.parts:
             own = slice(first, first + len(part))
             first = own.stop
-            if part.dtype == like.dtype:
-                yield own, part
-                continue
-            if converted is None:
-                converted = memory.own_pages((max(map(len, self.parts)), self.length), like)
-            yield own, converted[: len(part)].copy_(part)
+            with part.mapped() if isinstance(part, Waiting) else nullcontext(part) as found:
+                if found.dtype != like.dtype:
+                    if converted is None:
+                        converted = memory.own_pages((max(map(len, self.parts)), self.length), like)
+                    found = converted[: len(part)].copy_(found)
+                yield own, found
 
 
 def _loaded(part: Tensor | Waiting) -> Tensor:

@@ -80,7 +80,7 @@ class SampledDeviations(Deviations):
         progress: Progress | None = None,
     ) -> None:
         self.conditional, self.seed, self.floor = conditional, seed, floor
-        self.drawn = drawn + self._noise(len(drawn), seed)
+        self.drawn = self._with_floor(drawn, seed)
         self.closed = conditional if closed and isinstance(conditional, Compressed) else None
         if self.closed is not None:
             self._std = self._closed_variance(self.closed, progress or Progress()).sqrt()
@@ -108,13 +108,13 @@ class SampledDeviations(Deviations):
         """Those that are there already, if they are enough and of the seed."""
         if seed == self.seed and count <= len(self.drawn):
             return self.drawn[:count]
-        return draw_samples(self.conditional, count, seed) + self._noise(count, seed)
+        return self._with_floor(draw_samples(self.conditional, count, seed), seed)
 
-    def _noise(self, count: int, seed: int) -> Tensor | float:
+    def _with_floor(self, drawn: Tensor, seed: int) -> Tensor:
         if not self.floor:
-            return 0.0
+            return drawn
         generator = torch.Generator().manual_seed(seed)
-        return self.floor**0.5 * torch.randn(count, self.conditional.problem.pixels, generator=generator)
+        return drawn + self.floor**0.5 * torch.randn(drawn.shape, generator=generator)
 
     def _closed_variance(self, closed: Compressed, progress: Progress) -> Tensor:
         pixels = closed.problem.pixels
