@@ -129,6 +129,7 @@ def infer(scan: Scan, fit: DipFit, regime: str, config: InferenceConfig) -> dict
         posterior = fit_posterior(fit, scan, config, transform=transform, progress=meter)
         posterior.sample(config.samples)  # which exact inference has not done yet
     seconds = time.perf_counter() - start
+    meter.restart_peak()
     certificate = posterior.certificate
     return {
         "seconds": seconds,
@@ -143,7 +144,7 @@ def infer(scan: Scan, fit: DipFit, regime: str, config: InferenceConfig) -> dict
         "samples": config.samples,
         "rank": certificate.get("rank"),
         "certificate": certificate,
-        "peak_MiB": peak_memory(),
+        "peak_MiB": meter.peak,
         "std": posterior.std,
         "closed_std": closed_deviations(posterior),
     }

@@ -36,7 +36,7 @@ def fresh(function: Callable[..., T], *arguments: Any) -> T:
 
 
 def peak_memory() -> float:
-    """Of this process so far, or since `restart_peak`, MiB.
+    """Of this process so far, or since `restart_peak`, which every stage of a `Meter` calls; MiB.
 
     ``ru_maxrss`` of a new process begins with what its parent held, so the kernel's own mark is better.
     """

@@ -27,6 +27,7 @@ from ct_dip.matrix_free.rows import basis_bytes
 from ct_dip.operators import ray_transform
 from ct_dip.operators.linear_map import LinearMap
 from ct_dip.posterior.fit import fit_posterior
+from ct_dip.scratch import scratch_folder
 from ct_dip.tangent.jacobian import Jacobian
 
 BEYOND = 512  # side that is extrapolated to
@@ -74,9 +75,11 @@ def job(side: int, views: int, config: RunConfig) -> dict[str, Any]:
     meter.restart_peak()
     certificate, jacobian = posterior.certificate, Jacobian(fit.network(), fit.network_input)
     rank, weights = certificate["rank"], len(jacobian.weights)
+    with memory.kept_up_to(jacobian.pass_bytes * 9 // 8):  # as in inference
+        maps = max(map(maps_of_a_pass, (jacobian, jacobian.in_float64())))
     held = {
         "activations": jacobian.bytes,
-        "maps of a pass": max(map(maps_of_a_pass, (jacobian, jacobian.in_float64()))),
+        "maps of a pass": maps,
         "features": 4 * rank * weights,
         "basis": basis_bytes(rank, scan.sinogram.size, fit.image.size),
         "ray transform": getattr(transform, "nbytes", 0),
@@ -101,14 +104,16 @@ def job(side: int, views: int, config: RunConfig) -> dict[str, Any]:
         "peak_MiB": meter.peak,
         "libraries_MiB": own,
         "held_MiB": held_mib,
-        "beyond_features_MiB": meter.peak - own - sum(held_mib[name] for name in NAMED),
+        "peak_stage": max(meter.peaks, key=lambda name: meter.peaks[name]),
+        "scratch_folder": str(scratch_folder()),  # to be taken seriously it must be on a disk
+        "beyond_passes_and_features_MiB": meter.peak - own - sum(held_mib[name] for name in NAMED),
         "beyond_all_MiB": meter.peak - own - sum(held_mib.values()),
         **_products(fit, scan, config, jacobian, transform),
     }
 
 
 def maps_of_a_pass(jacobian: Jacobian) -> float:
-    """Bytes that products with J and Jᵀ take while they are made, beyond what they take and return."""
+    """Bytes that products with J and Jᵀ take while they are made, beyond what they are given and return."""
     x = torch.randn(jacobian.chunk, len(jacobian.weights)).to(jacobian.weights)
     y = torch.randn(jacobian.chunk, *jacobian.range_shape).to(x)
     taken = []

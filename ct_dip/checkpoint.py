@@ -36,18 +36,19 @@ def stage_result(
     A file that belongs to other inputs is replaced: redoing a stage with other settings is what run folders
     are for.
     """
-    return staged(folder, name, digest, compute, dict, dict)
+    return stage_object(folder, name, digest, compute=compute, to_state=dict, from_state=dict)
 
 
-def staged(
+def stage_object(
     folder: Path | None,
     name: str,
     digest: str,
+    *,
     compute: Callable[[], T],
     to_state: Callable[[T], Mapping[str, Tensor | Waiting]],
     from_state: Callable[[dict[str, Tensor]], T],
 ) -> T:
-    """`stage_result` of anything that can be written as tensors, and read again."""
+    """`stage_result` of what is no dictionary of tensors, but can be written as one and read again."""
     if folder is None:
         return compute()
     path = folder / name

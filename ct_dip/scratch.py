@@ -1,7 +1,7 @@
 """Tensors that wait on disk: for what is large, and read now and then from one end to the other.
 
-They are mapped from a file that has no name. Their pages are this process's only while they are read; the
-system keeps them beyond that as long as nobody else needs the memory.
+They are in a file that has no name, and are mapped into memory only while they are read. The system keeps
+what it has read of a file as long as nobody else needs the memory, so that reading again costs nothing.
 """
 
 import io
@@ -10,8 +10,6 @@ import mmap
 import os
 import tempfile
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +23,7 @@ _log = logging.getLogger(__name__)
 def scratch_folder() -> Path:
     """``TMPDIR`` if it is set, else ``/var/tmp``: on many systems ``/tmp`` is memory itself."""
     for folder in (os.environ.get("TMPDIR"), "/var/tmp"):
-        if folder and os.access(folder, os.W_OK):
+        if folder and Path(folder).is_dir() and os.access(folder, os.W_OK | os.X_OK):
             return Path(folder)
     return Path(tempfile.gettempdir())
 
@@ -36,19 +34,23 @@ class Scratch:
     def __init__(self) -> None:
         self._file: io.FileIO | None = None  # none before there is anything to keep
         self._end = 0
+        self._refused = False
 
     def keep(self, tensor: Tensor) -> "Tensor | Waiting":
         """The tensor on disk, or as it is: on another device, empty, or where the disk refuses it."""
         if tensor.device.type != "cpu" or not tensor.numel():
             return tensor
+        waiting = Waiting(self, self._end, tensor)
         try:
-            waiting = Waiting(self._append(tensor), tensor)
+            self._append(tensor)
+            waiting.mapped()  # which some file systems cannot do
         except OSError as error:
-            _log.warning("%s cannot take a part of a basis (%s); it stays in memory", scratch_folder(), error)
+            self._refuse(tensor.nbytes, error)
             return tensor
+        self._end += -(-tensor.nbytes // mmap.ALLOCATIONGRANULARITY) * mmap.ALLOCATIONGRANULARITY
         return waiting
 
-    def _append(self, tensor: Tensor) -> mmap.mmap:
+    def _append(self, tensor: Tensor) -> None:
         """Written rather than mapped and filled: a full disk is an error then, not the end of the process."""
         if self._file is None:
             found: Any = tempfile.TemporaryFile(buffering=0, dir=scratch_folder())  # noqa: SIM115  for long
@@ -59,41 +61,56 @@ class Scratch:
         left = memoryview(array)
         while len(left):
             left = left[self._file.write(left) :]
-        pages = mmap.mmap(self._file.fileno(), tensor.nbytes, offset=self._end)
-        self._end += -(-tensor.nbytes // mmap.ALLOCATIONGRANULARITY) * mmap.ALLOCATIONGRANULARITY
-        return pages
+
+    def _refuse(self, size: int, error: OSError) -> None:
+        """Say it once, and leave no part of a tensor on a full disk."""
+        if self._file is not None:
+            self._file.truncate(self._end)
+        if not self._refused:
+            _log.warning(
+                "%s cannot take %d bytes (%s); they stay in memory, beyond the plan: set TMPDIR to a folder with "
+                "more room",
+                scratch_folder(),
+                size,
+                error,
+            )
+        self._refused = True
+
+    def map(self, offset: int, size: int) -> mmap.mmap:
+        """Some bytes of the file. Writing to them would change this copy alone."""
+        assert self._file is not None
+        return mmap.mmap(self._file.fileno(), size, access=mmap.ACCESS_COPY, offset=offset)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Scratch, ()
 
 
 class Waiting:
     """A tensor in a `Scratch`.
 
     Args:
-        pages: where it is.
+        scratch: the file.
+        offset: where the tensor begins there.
         like: the tensor as it was.
     """
 
-    def __init__(self, pages: mmap.mmap, like: Tensor) -> None:
-        self._pages = pages
+    def __init__(self, scratch: Scratch, offset: int, like: Tensor) -> None:
+        self._scratch, self._offset = scratch, offset
         self.shape, self.dtype, self.nbytes = like.shape, like.dtype, like.nbytes
 
     def __len__(self) -> int:
         return self.shape[0]
 
-    @contextmanager
-    def mapped(self) -> Iterator[Tensor]:
-        """The tensor, to be read and no more, and not after this."""
-        try:
-            yield torch.frombuffer(self._pages, dtype=self.dtype).view(self.shape)
-        finally:
-            if hasattr(mmap, "MADV_DONTNEED"):
-                self._pages.madvise(mmap.MADV_DONTNEED)  # from this process; they are in the file
-
-    def load(self) -> Tensor:
-        """A copy in memory."""
-        with self.mapped() as found:
-            return found.clone()
+    def mapped(self) -> Tensor:
+        """The tensor; its memory goes back as soon as nobody has it any more."""
+        return torch.frombuffer(self._scratch.map(self._offset, self.nbytes), dtype=self.dtype).view(
+            self.shape
+        )
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         """For NumPy, which asks for it when it writes a file."""
-        found = self.load().numpy()
+        found = self.mapped().numpy()
         return found if dtype is None else found.astype(dtype, copy=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return torch.clone, (self.mapped(),)  # whoever gets a copy of it has it in memory

@@ -164,7 +164,7 @@ def from_state(state: dict[str, Tensor], before: Compression) -> Compression:
 
     def rows(name: str, old: Rows) -> Rows:
         new = {int(key.removeprefix(name)): part for key, part in state.items() if key.startswith(name)}
-        found = old.up_to(min(new, default=len(old.parts)))
+        found = old.first_parts(min(new, default=len(old.parts)))
         for number in sorted(new):
             found = found.with_part(new[number])
         return found

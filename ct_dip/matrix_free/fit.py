@@ -9,7 +9,7 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from ct_dip import memory
-from ct_dip.checkpoint import staged
+from ct_dip.checkpoint import stage_object
 from ct_dip.errors import CtDipError
 from ct_dip.evidence.fit import EvidenceFit, fit_evidence
 from ct_dip.evidence.model import COMPLEMENT_REACH, EvidenceModel
@@ -115,11 +115,11 @@ def fit_compressed(
         before: Compression, theta: Tensor, noise: float, number: int, max_rank: int = max_rank
     ) -> Compression:
         digest = f"{problem_digest(problem)} {allowed} {max_rank} {seed} {deadline is None}"
-        found = staged(
+        found = stage_object(
             folder,
             COMPRESSION.format(number=number),
             f"{digest} {number} {before.rank} {theta.tolist()} {noise}",
-            lambda: extend(
+            compute=lambda: extend(
                 problem,
                 problem.covariance(theta),
                 before,
@@ -129,8 +129,8 @@ def fit_compressed(
                 deadline=deadline,
                 progress=progress,
             ),
-            lambda found: to_state(found, before),
-            lambda state: from_state(state, before),
+            to_state=lambda grown: to_state(grown, before),
+            from_state=lambda state: from_state(state, before),
         )
         memory.give_back()  # of a batch and its projections, a quarter of a gigabyte at 256²
         return found

@@ -2,11 +2,11 @@
 
 They may be the largest things in memory, so they are never copied as a whole: not to be extended, and not to
 be multiplied in another precision. A basis is read from one end to the other, some times for every batch of
-network passes; so most of it waits on disk, and what it takes in memory does not grow with the image.
+network passes; so most of it waits on disk, and what it takes in memory does not grow with the image. (A
+basis that comes back from a run folder is in memory once, while it is read.)
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from typing import NamedTuple
 
 import torch
@@ -49,12 +49,12 @@ class Rows:
         """With further rows at the end."""
         before, last = self, new[:0]
         if len(self.parts[-1]) + len(new) <= PART:
-            before, last = self.up_to(len(self.parts) - 1), _loaded(self.parts[-1])
+            before, last = self.first_parts(len(self.parts) - 1), _in_memory(self.parts[-1])
         part = memory.own_pages((len(last) + len(new), new.shape[1]), new)
         return before.with_part(torch.cat([last, new], out=part))
 
-    def up_to(self, count: int) -> "Rows":
-        """The first parts."""
+    def first_parts(self, count: int) -> "Rows":
+        """Those of the first parts."""
         return Rows(self.parts[:count], self.scratch)
 
     def with_part(self, part: Tensor) -> "Rows":
@@ -64,17 +64,13 @@ class Rows:
             return Rows([*self.parts, part], self.scratch)
         return Rows([*self.parts, self.scratch.keep(part)], self.scratch)
 
-    def loaded(self) -> Iterator[Tensor]:
-        """Part by part."""
-        return map(_loaded, self.parts)
-
     def columns(self, where: slice) -> Tensor:
         """Some columns of all rows."""
-        return torch.cat([part[:, where] for part in self.loaded()])
+        return torch.cat([_in_memory(part)[:, where] for part in self.parts])
 
     def whole(self) -> Tensor:
         """All of them as one tensor."""
-        return torch.cat(list(self.loaded()))
+        return self.columns(slice(None))
 
     def chunks(self, size: int, first: int = 0) -> Iterator[Tensor]:
         """A few rows at a time, from ``first`` on."""
@@ -86,7 +82,7 @@ class Rows:
         found = []
         for part in self.parts:
             if first < len(part) and stop > 0:
-                found.append(_loaded(part)[max(0, first) : stop])
+                found.append(_in_memory(part)[max(0, first) : stop])
             first, stop = first - len(part), stop - len(part)
         return found[0] if len(found) == 1 else torch.cat(found)
 
@@ -96,6 +92,7 @@ class Rows:
 
     def combine(self, coefficients: Tensor) -> Tensor:
         """``c R``, (k, n) → (k, length), in the precision of c."""
+        assert coefficients.shape[1] == len(self)
         total = coefficients.new_zeros(len(coefficients), self.length)
         for own, part in self._in_precision_of(coefficients):
             total.addmm_(coefficients[:, own], part)
@@ -118,16 +115,16 @@ class Rows:
         for part in self.parts:
             own = slice(first, first + len(part))
             first = own.stop
-            with part.mapped() if isinstance(part, Waiting) else nullcontext(part) as found:
-                if found.dtype != like.dtype:
-                    if converted is None:
-                        converted = memory.own_pages((max(map(len, self.parts)), self.length), like)
-                    found = converted[: len(part)].copy_(found)
-                yield own, found
+            found = _in_memory(part)
+            if found.dtype != like.dtype:
+                if converted is None:
+                    converted = memory.own_pages((max(map(len, self.parts)), self.length), like)
+                found = converted[: len(part)].copy_(found)
+            yield own, found
 
 
-def _loaded(part: Tensor | Waiting) -> Tensor:
-    return part.load() if isinstance(part, Waiting) else part
+def _in_memory(part: Tensor | Waiting) -> Tensor:
+    return part.mapped() if isinstance(part, Waiting) else part
 
 
 def kept_as_images(measurements: int, pixels: int) -> bool:
@@ -141,7 +138,7 @@ def column_bytes(measurements: int, pixels: int) -> int:
 
 
 def basis_bytes(rank: int, measurements: int, pixels: int) -> int:
-    """What a basis takes in memory."""
+    """What a basis takes in memory, if the disk has room for the rest."""
     return min(rank * column_bytes(measurements, pixels), IN_MEMORY)
 
 

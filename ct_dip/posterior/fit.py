@@ -82,7 +82,8 @@ def fit_posterior(
             jacobian = jacobian.in_float64()
     memory.give_back()  # of the network's fit: a tenth of a gigabyte at 256²
     folder = None if run_folder is None else Path(run_folder)
-    with memory.kept_up_to(jacobian.pass_bytes * 5 // 4):
+    # Maps of passes, and little that is larger: matrices of the rank are from 1,085 on at 256², for example.
+    with memory.kept_up_to(jacobian.pass_bytes * 9 // 8):
         if plan.regime == "exact":
             found = infer_exact(
                 fit, scan, jacobian, config, transform, seed=seed, folder=folder, progress=progress

@@ -42,6 +42,25 @@ def test_only_what_is_beyond_the_limit_waits_on_disk(monkeypatch):
     assert [isinstance(part, Waiting) for part in rows.parts] == [False, False, False, True]
 
 
+def test_where_the_disk_is_full_they_stay_in_memory(monkeypatch):
+    monkeypatch.setattr(module, "IN_MEMORY", 0)
+    monkeypatch.setattr(module, "PART", 1)
+    scratch, whole = Scratch(), torch.randn(4, 6)
+    rows = Rows([whole[:0]], scratch)
+    for k, row in enumerate(whole):
+        monkeypatch.setattr(scratch, "keep", (lambda t: t) if k % 2 else Scratch().keep)
+        rows = rows.extended(row[None])
+    assert [isinstance(part, Waiting) for part in rows.parts[1:]] == [False, True, False]
+    assert torch.equal(rows.whole(), whole)
+    torch.testing.assert_close(rows.combine(torch.eye(4).double()), whole.double())
+
+
+def test_coefficients_must_be_as_many_as_the_rows(grown):
+    rows, _ = grown
+    with pytest.raises(AssertionError):
+        rows.combine(torch.zeros(2, 14))
+
+
 @pytest.mark.parametrize("size", [1, 3, 5, 50])
 @pytest.mark.parametrize("first", [0, 2, 4, 12, 13])
 def test_chunks_do_not_depend_on_the_parts(grown, size, first):
@@ -90,7 +109,7 @@ MEMORY = """if True:
         for _ in range(count):
             rows = rows.extended(new)
         return rows
-    grown(1)
+    grown(1).inner(vectors)  # so that torch is warm
     before = held()
     rows = grown(40)
     extended = held()
