@@ -68,8 +68,8 @@ class Scratch:
             self._file.truncate(self._end)
         if not self._refused:
             _log.warning(
-                "%s cannot take %d bytes (%s); they stay in memory, beyond the plan: set TMPDIR to a folder with "
-                "more room",
+                "%s cannot take %d bytes (%s); they stay in memory, beyond the plan: set TMPDIR to a folder "
+                "with more room",
                 scratch_folder(),
                 size,
                 error,
