@@ -200,6 +200,7 @@ def _deviations(
         digest=_digest(problem, spread),
         progress=progress,
     )
+    memory.give_back()  # of the passes behind the samples
     complement = problem.complement
     floor = 0.0
     if complement is not None and not complement.in_model:
@@ -210,7 +211,6 @@ def _deviations(
         "samples_asked": count,
         "closed_form": deviations.closed is not None,
     }
-    memory.give_back()  # of the passes behind the samples
     variance = torch.zeros(problem.measurements, dtype=torch.float64, device=drawn.device)
     for part in torch.split(deviations.drawn, _TOGETHER):
         variance += problem.project(part).double().square().sum(dim=1) / len(drawn)

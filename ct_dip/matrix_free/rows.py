@@ -18,6 +18,7 @@ from ct_dip.scratch import Scratch, Waiting
 
 PART = 32  # rows that are kept, and converted, together
 IN_MEMORY = 2**24  # bytes of the first rows that stay there, of those that may wait on disk
+_CONVERTED = 2**23  # bytes that are in another precision at once
 
 
 class Rows:
@@ -106,21 +107,27 @@ class Rows:
         return found
 
     def _in_precision_of(self, like: Tensor) -> Iterator[tuple[slice, Tensor]]:
-        """Every part: which rows it has, and itself, until the next one is asked for.
+        """Some rows after another: which they are, and themselves, until the next ones are asked for."""
+        first = 0
+        for rows in self._converted(like):
+            yield slice(first, first + len(rows)), rows
+            first += len(rows)
 
-        All that have to be converted share an array. One for each would leave holes in the heap, of 0.15 GB
-        in all at 256².
+    def _converted(self, like: Tensor) -> Iterator[Tensor]:
+        """Those that have another precision share an array.
+
+        One for each would leave holes in the heap, of 0.15 GB in all at 256².
         """
-        converted, first = None, 0
-        for part in self.parts:
-            own = slice(first, first + len(part))
-            first = own.stop
-            found = _in_memory(part)
-            if found.dtype != like.dtype:
-                if converted is None:
-                    converted = memory.own_pages((max(map(len, self.parts)), self.length), like)
-                found = converted[: len(part)].copy_(found)
-            yield own, found
+        shared = None
+        for part in map(_in_memory, self.parts):
+            if part.dtype == like.dtype:
+                yield part
+                continue
+            if shared is None:
+                rows = max(1, min(PART, _CONVERTED // (self.length * like.element_size())))
+                shared = memory.own_pages((rows, self.length), like)
+            for piece in torch.split(part, len(shared)):
+                yield shared[: len(piece)].copy_(piece)
 
 
 def _in_memory(part: Tensor | Waiting) -> Tensor:

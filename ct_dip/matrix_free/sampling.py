@@ -85,8 +85,10 @@ class SampledDeviations(Deviations):
         if self.closed is not None:
             self._std = self._closed_variance(self.closed, progress or Progress()).sqrt()
         else:
-            squares = torch.linalg.vector_norm(self.drawn, dim=0, dtype=torch.float64)  # their root
-            self._std = squares / len(drawn) ** 0.5
+            squares = torch.zeros(drawn.shape[1], dtype=torch.float64, device=drawn.device)
+            for part in torch.split(self.drawn, _CHUNK):  # of which float64 takes a copy
+                squares += part.double().square().sum(dim=0)
+            self._std = (squares / len(drawn)).sqrt()
             self.std_error = self._std / (2 * len(drawn)) ** 0.5
             self.samples = len(drawn)
 

@@ -19,7 +19,7 @@ from ct_dip.operators.ray import RayTransform
 
 _log = logging.getLogger(__name__)
 _BYTES_PER_NONZERO = 8  # float32 value and int32 index
-_PART = 2**21  # non-zeros that are taken together in another precision
+_PART = 2**19  # non-zeros that are taken together in another precision
 
 
 def estimate_bytes(geometry: Geometry, kernel: str = "auto") -> int:

@@ -70,8 +70,10 @@ def test_chunks_do_not_depend_on_the_parts(grown, size, first):
     assert torch.equal(torch.cat([*chunks, whole[:0]]), whole[first:])
 
 
+@pytest.mark.parametrize("together", [2**23, 150, 1], ids=["all", "some", "one"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_products(grown, dtype):
+def test_products(grown, dtype, together, monkeypatch):
+    monkeypatch.setattr(module, "_CONVERTED", together)
     rows, whole = grown
     wide = whole.to(dtype)
     c, v = torch.randn(2, 13, dtype=dtype), torch.randn(2, 6, dtype=dtype)
