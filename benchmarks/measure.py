@@ -64,6 +64,9 @@ def interleaved(
 ) -> list[float]:
     """Seconds of each job, run in turns so that a busy moment of the machine hits all of them.
 
+    Every other round goes backwards: a job that always followed the same other one would find the caches as
+    that one left them.
+
     Args:
         summary: of the rounds of a job. The least is what the machine can do; the median, what it does.
         clock: `time.process_time` counts a process of one thread alone, whatever else the machine does.
@@ -71,9 +74,11 @@ def interleaved(
     times: list[list[float]] = [[] for _ in jobs]
     for job in jobs:
         job()  # warm up
+    turns = list(zip(jobs, times, strict=True))
     for _ in range(rounds):
-        for job, taken in zip(jobs, times, strict=True):
+        for job, taken in turns:
             start = clock()
             job()
             taken.append(clock() - start)
+        turns.reverse()
     return [summary(taken) for taken in times]

@@ -40,7 +40,8 @@ def jacobian_bytes(shape: UNetShape, image: tuple[int, int]) -> int:
         for part in parts:
             unfolded = 4 * rows * columns * taps * part.shape[1]
             constants += unfolded if unfolded <= UNFOLDED_BYTES else 4 * part.shape[1:].numel()
-        constants += 4 * (2 * channels * rows * columns + module.weight.numel())  # `Activation`, filters
+        # `Activation`; filters, as they are and flipped
+        constants += 4 * (2 * channels * rows * columns + 2 * module.weight.numel())
         largest = max(largest, 4 * channels * rows * columns)
 
     for module in network.modules():
@@ -49,7 +50,7 @@ def jacobian_bytes(shape: UNetShape, image: tuple[int, int]) -> int:
     with torch.no_grad():
         network(torch.empty(0, 1, *image))
     if shape.scales > 1 and not shape.norm_groups and is_small(image):  # `ImageAdjoint`
-        constants += 4 * image[0] * image[1] * 9 * shape.channels[0]
+        constants += 4 * image[0] * image[1] * 10 * shape.channels[0]
     return constants + _MAPS_OF_A_PASS * max(CHUNK_BYTES, largest)
 
 
@@ -117,18 +118,23 @@ class Jacobian(LinearMap):
         wide._choose_chunk()
         return wide
 
+    # Inside of a product autograd has nothing to note, not even that a tensor is a view of another: with some
+    # hundred small operations in a pass that takes a percent. What is returned is allocated before.
+
     def _forward(self, x: Tensor) -> Tensor:
         found = x.new_empty(len(x), *self.range_shape)
-        for first in range(0, len(x), self.chunk):
-            part = slice(first, first + self.chunk)
-            found[part] = self._network.tangent(x[part].to(self.weights))
+        with torch.inference_mode():
+            for first in range(0, len(x), self.chunk):
+                part = slice(first, first + self.chunk)
+                found[part] = self._network.tangent(x[part].to(self.weights))
         return found
 
     def _adjoint(self, y: Tensor) -> Tensor:
         found = y.new_empty(len(y), *self.domain_shape)
-        for first in range(0, len(y), self.chunk):
-            part = slice(first, first + self.chunk)
-            self._pull(y[part].to(self.weights), self.blocks, found[part])
+        with torch.inference_mode():
+            for first in range(0, len(y), self.chunk):
+                part = slice(first, first + self.chunk)
+                self._pull(y[part].to(self.weights), self.blocks, found[part])
         return found
 
     def _pull(self, images: Tensor, blocks: Sequence[WeightBlock], out: Tensor) -> None:

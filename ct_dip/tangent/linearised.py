@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ct_dip.dip.unet import UNet
-from ct_dip.tangent.parts import Part, PlainPart, interpolated_part, is_small
+from ct_dip.tangent.parts import Part, PlainPart, PointwisePart, interpolated_part, is_small
 from ct_dip.tangent.stages import Activation, Convolution, ImageAdjoint
 
 
@@ -65,6 +65,8 @@ class LinearisedUNet:
                 if coarse is not None and not parts:
                     fine = activation.shape[-2:]
                     parts.append(interpolated_part(coarse, own, fine, network.shape.upsampling))
+                elif own.shape[-1] == 1:
+                    parts.append(PointwisePart(activation, own))
                 else:
                     parts.append(PlainPart(activation, own, module.stride[0]))
             found = Convolution(name, start, parts)
@@ -92,8 +94,10 @@ class LinearisedUNet:
         self._from_image: ImageAdjoint | None = None
         if self._ups and not network.shape.norm_groups and is_small(self.image.shape):
             end: Any = network.ups[-1]
-            activation = self._ups[-1].second.activation
-            self._from_image = ImageAdjoint(network.last, activation, end.convolutions.second)
+            up = self._ups[-1]
+            self._from_image = ImageAdjoint(
+                network.last, up.second.activation, end.convolutions.second, up.first.activation
+            )
             self.bytes += self._from_image.bytes
 
     def tangent(self, weights: Tensor) -> Tensor:
@@ -120,21 +124,25 @@ class LinearisedUNet:
         direct = self._from_image if u.dtype == self.image.dtype else None
         arrived = self._last.adjoint(u[:, None])
         yield self._last, arrived
-        (x,) = self._last.to_inputs(arrived)
-        skipped: list[Tensor | None] = []  # what reaches the levels through the skips, finest first
+        if direct is None:
+            (x,) = self._last.to_inputs(arrived)
+        skipped: list[tuple[Part, Tensor] | None] = []  # the skips and what arrives there, finest first
         for up in reversed(self._ups):
-            for layer in (up.second, up.first):
-                arrived = layer.adjoint_(x)
-                yield layer.convolution, arrived
-                if direct is not None and layer is self._ups[-1].second:
-                    x = direct.adjoint(u)
-                else:
-                    x, *skip = layer.convolution.to_inputs(arrived)
+            second = up.second.convolution
+            if direct is not None and up is self._ups[-1]:
+                yield second, second.adjoint(direct.second(u))
+                arrived = up.first.convolution.adjoint(direct.first(u))
+            else:
+                arrived = up.second.adjoint_(x)
+                yield second, arrived
+                arrived = up.first.adjoint_(*second.to_inputs(arrived))
+            yield up.first.convolution, arrived
+            x, *skip = up.first.convolution.to_inputs(arrived)
             skipped.append(None)
             if up.skip is not None:
-                arrived = up.skip.adjoint_(skip[0])
+                arrived = up.skip.adjoint_(*skip)
                 yield up.skip.convolution, arrived
-                (skipped[-1],) = up.skip.convolution.to_inputs(arrived)
+                skipped[-1] = (up.skip.convolution.parts[0], arrived[0])
         for double in reversed(self._downs):
             for layer in reversed(double):
                 arrived = layer.adjoint_(x)
@@ -142,7 +150,9 @@ class LinearisedUNet:
                 (x,) = layer.convolution.to_inputs(arrived)
             more = skipped.pop()
             if more is not None:
-                x += more
+                part, arriving = more
+                assert isinstance(part, PointwisePart)
+                part.to_input(arriving, add_to=x)
         yield self._first.convolution, self._first.adjoint_(x)
 
 

@@ -24,6 +24,10 @@ UNFOLDED_BYTES = 3 * 2**20
 # long for 4 as for 16.
 _FEW = 8
 
+# Up to so many times the width of the other one, the constant matrix comes first in a product: for 32
+# outputs, 9 columns are six times faster so, 36 a quarter.
+_NARROW = 2
+
 # Up to this side, arithmetic is saved by constants that larger images would have to fetch from memory.
 _SMALL_SIDE = 64
 
@@ -73,8 +77,8 @@ class PlainPart:
     def __init__(self, activation: Tensor, filters: Tensor, stride: int) -> None:
         self.size = filters.shape
         self.filters = constant(filters)
+        self.flipped = constant(filters.transpose(0, 1).flip(2, 3))  # of the adjoint
         self.stride = stride
-        self.pointwise = filters.shape[-1] == 1  # a matrix product, which torch's convolutions do slowly
         rows, columns = activation.shape[-2:]
         self.input_places = (rows, columns)
         self.places = (-(-rows // stride), -(-columns // stride))
@@ -85,7 +89,7 @@ class PlainPart:
             self.unfolded = unfolded[0].T.contiguous()
         else:
             self.activation = constant(activation)
-        constants = (self.filters, self.activation, self.unfolded)
+        constants = (self.filters, self.flipped, self.activation, self.unfolded)
         self.bytes = sum(t.nbytes for t in constants if t is not None)
 
     def tangent(self, weights: Tensor, change: Tensor | None) -> Tensor:
@@ -93,10 +97,8 @@ class PlainPart:
         if change is None:
             z = weights.new_zeros(len(weights), self.places[0] * self.places[1], weights.shape[1])
             z = as_map(z, self.places)
-        elif self.pointwise:
-            z = as_map(flat(change) @ self.filters.to(change).flatten(1).T, self.places)
         else:
-            z = convolve(change, self.filters.to(change), self.stride)
+            z = self._from_input(change)
         if self.unfolded is not None:
             matrices = weights.flatten(2).transpose(1, 2)  # (n, inputs · taps², outputs)
             flat(z).baddbmm_(self.unfolded.to(z).expand(len(z), -1, -1), matrices)
@@ -106,6 +108,10 @@ class PlainPart:
             convolve(self.activation, filters, self.stride, add_to=one[None])
         return z
 
+    def _from_input(self, change: Tensor) -> Tensor:
+        """``E δa``."""
+        return convolve(change, self.filters.to(change), self.stride)
+
     def adjoint(self, z: Tensor) -> Tensor:
         """Nothing that the two transposes have in common."""
         return z
@@ -113,29 +119,52 @@ class PlainPart:
     def to_weights(self, arrived: Tensor) -> Tensor:
         """``Bᵀ z``."""
         if self.unfolded is not None:
-            left, right = flat(arrived), self.unfolded.to(arrived).expand(len(arrived), -1, -1)
-            if right.shape[2] < left.shape[2]:  # the narrow one first: 6 times faster for the 9 taps of "in"
+            n, right = len(arrived), self.unfolded.to(arrived)
+            if arrived.is_contiguous():  # one channel after the other: all images are one matrix
+                return (arrived.view(-1, len(right)) @ right).view(n, *self.size)
+            left, right = flat(arrived), right.expand(n, -1, -1)
+            if right.shape[2] <= _NARROW * left.shape[2]:
                 products = torch.bmm(right.transpose(1, 2), left).transpose(1, 2)
             else:
                 products = torch.bmm(left.transpose(1, 2), right)
-            return products.reshape(len(arrived), *self.size)
+            return torch.unflatten(products, 2, self.size[1:])
         assert self.activation is not None
         return torch.stack([correlate(self.activation, one[None], self.size, self.stride) for one in arrived])
 
     def to_input(self, arrived: Tensor) -> Tensor:
         """``Eᵀ z``."""
         filters = self.filters.to(arrived)
-        if self.pointwise:
-            left, right = flat(arrived), filters.flatten(1)
-            return as_map(left * right if len(right) == 1 else left @ right, self.places)
         if self.size[1] <= _FEW and self.stride == 1 and is_small(self.places):
             n, (outputs, inputs, taps, _) = len(arrived), self.size
             matrix = filters.permute(2, 3, 1, 0).reshape(-1, outputs).expand(n, -1, -1)
             y = torch.bmm(matrix, flat(arrived).transpose(1, 2)).view(n, taps, taps * inputs, *self.places)
             return _sum_shifted_(_sum_shifted_(y, dim=-2).view(n, taps, inputs, *self.places), dim=-1)
         if self.stride == 1:
-            return convolve(arrived, filters.transpose(0, 1).flip(2, 3), 1)
+            return convolve(arrived, self.flipped.to(arrived), 1)
         return spread(arrived, filters, self.stride, self.input_places)
+
+
+class PointwisePart(PlainPart):
+    """``w a`` with one tap: a matrix product, which torch's convolutions do slowly.
+
+    Args:
+        activation: a, (1, inputs, rows, columns).
+        filters: w, (outputs, inputs, 1, 1).
+    """
+
+    def __init__(self, activation: Tensor, filters: Tensor) -> None:
+        super().__init__(activation, filters, stride=1)
+
+    def _from_input(self, change: Tensor) -> Tensor:
+        return as_map(flat(change) @ self.filters.to(change).flatten(1).T, self.places)
+
+    def to_input(self, arrived: Tensor, add_to: Tensor | None = None) -> Tensor:
+        """``Eᵀ z``, or that added to a map, in place."""
+        left, right = flat(arrived), self.filters.to(arrived).flatten(1)
+        if add_to is not None:
+            flat(add_to).baddbmm_(left, right.expand(len(left), -1, -1))
+            return add_to
+        return as_map(left * right if len(right) == 1 else left @ right, self.places)
 
 
 class InterpolatedPart(PlainPart):

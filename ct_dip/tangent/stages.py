@@ -12,7 +12,7 @@ import torch.nn.functional as F  # noqa: N812  everybody's name for it
 from torch import Tensor, nn
 
 from ct_dip.dip.unet import SLOPE
-from ct_dip.tangent.maps import constant
+from ct_dip.tangent.maps import as_map, constant, flat
 from ct_dip.tangent.parts import Part
 
 _PIECE_BYTES = 2**20  # of a map that is multiplied by a constant of another precision
@@ -52,9 +52,10 @@ class Convolution:
 
     def to_weights(self, arrived: Sequence[Tensor], out: Tensor) -> None:
         """Of the adjoint, the change of the weights → out, (n, weights)."""
-        own = torch.split(out.view(len(out), *self.size), self.inputs, dim=2)
-        for part, each, weights in zip(self.parts, arrived, own, strict=True):
-            weights.copy_(part.to_weights(each))
+        whole, first = out.view(-1, *self.size), 0
+        for part, each, inputs in zip(self.parts, arrived, self.inputs, strict=True):
+            whole.narrow(2, first, inputs).copy_(part.to_weights(each))
+            first += inputs
 
     def to_inputs(self, arrived: Sequence[Tensor]) -> list[Tensor]:
         """Of the adjoint, the changes of the inputs."""
@@ -100,6 +101,8 @@ class Activation:
         return self._project_(self._scale_(x))
 
     def _scale_(self, z: Tensor) -> Tensor:
+        if z.dtype == self.diagonal.dtype:
+            return z.mul_(self.diagonal)
         for rows in self._pieces(z):
             z[..., rows, :].mul_(self.diagonal[..., rows, :])
         return z
@@ -138,35 +141,43 @@ class Activation:
 
 
 class ImageAdjoint:
-    """``Eᵀ`` from an image to the input of the last 3×3 convolution, with no sum over its outputs.
+    """The adjoint of the network's end: from an image to the outputs of its last two 3×3 convolutions.
 
-    A 1×1 convolution w₁ to one channel and a diagonal D follow it, so an image u arrives there as
-    ``z = u · K``, ``K = D w₁``, for all images the same K. With the shift S_k of tap k,
-    ``Eᵀ z = Σ_k S_kᵀ w_kᵀ (u K) = Σ_k (S_kᵀ u) · (S_kᵀ w_kᵀ K)``: one product per tap and input.
+    After the second of them come a diagonal D and a 1×1 convolution w₁ to one channel, so an image u arrives
+    there as ``z = u · K``, ``K = D w₁``, for all images the same K. With the shift S_k of tap k,
+    ``Eᵀ z = Σ_k S_kᵀ w_kᵀ (u K) = Σ_k (S_kᵀ u) · (S_kᵀ w_kᵀ K)``: nine products per place and input, and no
+    sum over outputs. The diagonal D' between the two is part of these constants.
 
     Args:
         last: the 1×1 convolution.
-        activation: before it, without normalisation.
-        convolution: before that.
+        activation: D, before it.
+        convolution: w, before that.
+        activation_before: D', before that. Neither has a normalisation.
     """
 
-    def __init__(self, last: nn.Conv2d, activation: Activation, convolution: nn.Conv2d) -> None:
-        arriving = (last.weight.detach() * activation.diagonal)[0]  # K, (outputs, rows, columns)
+    def __init__(
+        self, last: nn.Conv2d, activation: Activation, convolution: nn.Conv2d, activation_before: Activation
+    ) -> None:
         self.taps = convolution.kernel_size[0]
-        taken = torch.einsum("orc,oikl->klrci", arriving, convolution.weight.detach())
-        own = [self._shift(each, k) for k, each in enumerate(taken.flatten(0, 1))]
-        self.filters = torch.stack(own)  # S_kᵀ w_kᵀ K, (taps², rows, columns, inputs)
-        self.bytes = self.filters.nbytes
+        self.arriving = (last.weight.detach() * activation.diagonal)[0].contiguous()  # K, (outputs, …)
+        # The place that a tap takes from is on the other side of the one that it gives to.
+        around = F.unfold(self.arriving[None], self.taps, padding=self.taps // 2)[0]
+        around = around.view(len(self.arriving), self.taps**2, -1)
+        filters = convolution.weight.detach().flip(2, 3).flatten(2)
+        taken = torch.einsum("okp,oik->pki", around, filters)
+        # D' S_kᵀ w_kᵀ K, (places, taps², inputs)
+        self.filters = taken * flat(activation_before.diagonal)[0, :, None]
+        self.bytes = self.arriving.nbytes + self.filters.nbytes
 
-    def adjoint(self, images: Tensor) -> Tensor:
-        """(n, rows, columns) → (n, inputs, rows, columns)."""
-        u = images[..., None]
-        total = self._shift(u, 0) * self.filters[0]
-        for k, filters in enumerate(self.filters[1:], start=1):
-            total.addcmul_(self._shift(u, k), filters)
-        return total.permute(0, 3, 1, 2)
+    def second(self, images: Tensor) -> Tensor:
+        """``z``: (n, rows, columns) → (n, outputs, rows, columns), a channel after the other in memory."""
+        return images[:, None] * self.arriving
 
-    def _shift(self, x: Tensor, tap: int) -> Tensor:
-        """``S_kᵀ``: (…, rows, columns, channels) from one place beside, zero beyond the edges."""
-        down, across = (self.taps // 2 - step for step in divmod(tap, self.taps))
-        return F.pad(x, (0, 0, -across, across, -down, down))
+    def first(self, images: Tensor) -> Tensor:
+        """``D' Eᵀ z``: (n, rows, columns) → (n, inputs, rows, columns)."""
+        n, rows, columns = images.shape
+        u = F.pad(images, (self.taps // 2,) * 4).movedim(0, 2).contiguous()  # images of a place side by side
+        down, across, _ = u.stride()
+        around = u.as_strided((rows, columns, self.taps, self.taps, n), (down, across, down, across, 1))
+        found = torch.bmm(around.reshape(len(self.filters), -1, n).transpose(1, 2), self.filters)
+        return as_map(found.transpose(0, 1).contiguous(), (rows, columns))
