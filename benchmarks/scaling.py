@@ -26,6 +26,7 @@ from ct_dip.matrix_free.problem import matrix_free_problem
 from ct_dip.matrix_free.rows import basis_bytes
 from ct_dip.operators import ray_transform
 from ct_dip.operators.linear_map import LinearMap
+from ct_dip.operators.sparse import waiting_bytes
 from ct_dip.posterior.fit import fit_posterior
 from ct_dip.scratch import scratch_folder
 from ct_dip.tangent.jacobian import Jacobian
@@ -82,7 +83,8 @@ def job(side: int, views: int, config: RunConfig) -> dict[str, Any]:
         "maps of a pass": maps,
         "features": 4 * rank * weights,
         "basis": basis_bytes(rank, scan.sinogram.size, fit.image.size),
-        "ray transform": getattr(transform, "nbytes", 0),
+        # A large one waits on disk during inference, where the peak is.
+        "ray transform": 0 if waiting_bytes(scan.geometry) else getattr(transform, "nbytes", 0),
     }
     held_mib = {name: size / 2**20 for name, size in held.items()}
     stages = {

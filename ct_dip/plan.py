@@ -50,6 +50,7 @@ class Plan:
     regime: str  # of inference; empty without it
     stages: tuple[StagePlan, ...]
     budget: int
+    disk: int = 0  # bytes in a nameless file of `ct_dip.scratch`, while inference runs
 
     @property
     def bytes(self) -> int:
@@ -105,10 +106,10 @@ def plan_run(scan: Scan, config: RunConfig, *, budget: int, measure: bool = Fals
                 passes=3 * dip.max_steps,
             )
         )
-    regime = ""
+    regime, disk = "", 0
     if config.method == "lin-dip":
         inference = plan_regime(shape, scan, config.inference, budget - arrays)
-        regime = inference.regime
+        regime, disk = inference.regime, inference.disk
         stages += [
             StagePlan(name=name, bytes=arrays + size, passes=inference.passes.get(name, 0))
             for name, size in inference.bytes.items()
@@ -124,6 +125,7 @@ def plan_run(scan: Scan, config: RunConfig, *, budget: int, measure: bool = Fals
         regime=regime,
         stages=tuple(stages),
         budget=budget,
+        disk=disk,
     )
     return _measured(plan, scan, config) if measure and plan.bytes <= budget else plan
 

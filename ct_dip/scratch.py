@@ -114,3 +114,8 @@ class Waiting:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return torch.clone, (self.mapped(),)  # whoever gets a copy of it has it in memory
+
+
+def in_memory(tensor: Tensor | Waiting) -> Tensor:
+    """The tensor, wherever it is."""
+    return tensor.mapped() if isinstance(tensor, Waiting) else tensor

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -106,3 +107,18 @@ def test_the_verb(tmp_path, monkeypatch, capsys):
     assert "exact" in said
     assert main("plan scan.h5 --budget-memory 1M".split()) == 0
     assert "does NOT fit" in capsys.readouterr().err
+
+
+def test_the_verb_names_the_disk_space(tmp_path, monkeypatch, capsys):
+    """Of a compression's basis and of a ray transform that is worth a file."""
+    monkeypatch.setattr("ct_dip.operators.sparse._SMALL", 0)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    write_scan(tmp_path / "scan.h5", make(20))
+    quick = " ".join(f"--set {setting}" for setting in [*QUICK, "inference.regime=compressed"])
+    assert main(f"plan {tmp_path}/scan.h5 {quick}".split()) == 0
+    assert f"KiB in {tmp_path} meanwhile" in capsys.readouterr().err.replace("\n", " ")
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: shutil._ntuple_diskusage(2048, 1024, 1024))
+    assert main(f"plan {tmp_path}/scan.h5 {quick}".split()) == 0
+    assert "which has 1 KiB: set TMPDIR" in " ".join(capsys.readouterr().err.split())
+    assert main(f"plan {tmp_path}/scan.h5 {quick} --set inference.regime=exact --json".split()) == 0
+    assert json.loads(capsys.readouterr().out)["disk"] == 0

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ct_dip import memory
 from ct_dip.operators.whitened import Whitened
-from ct_dip.scratch import Scratch, Waiting
+from ct_dip.scratch import Scratch, Waiting, in_memory
 
 PART = 32  # rows that are kept, and converted, together
 IN_MEMORY = 2**24  # bytes of the first rows that stay there, of those that may wait on disk
@@ -50,7 +50,7 @@ class Rows:
         """With further rows at the end."""
         before, last = self, new[:0]
         if len(self.parts[-1]) + len(new) <= PART:
-            before, last = self.first_parts(len(self.parts) - 1), _in_memory(self.parts[-1])
+            before, last = self.first_parts(len(self.parts) - 1), in_memory(self.parts[-1])
         part = memory.own_pages((len(last) + len(new), new.shape[1]), new)
         return before.with_part(torch.cat([last, new], out=part))
 
@@ -67,7 +67,7 @@ class Rows:
 
     def columns(self, where: slice) -> Tensor:
         """Some columns of all rows."""
-        return torch.cat([_in_memory(part)[:, where] for part in self.parts])
+        return torch.cat([in_memory(part)[:, where] for part in self.parts])
 
     def whole(self) -> Tensor:
         """All of them as one tensor."""
@@ -83,7 +83,7 @@ class Rows:
         found = []
         for part in self.parts:
             if first < len(part) and stop > 0:
-                found.append(_in_memory(part)[max(0, first) : stop])
+                found.append(in_memory(part)[max(0, first) : stop])
             first, stop = first - len(part), stop - len(part)
         return found[0] if len(found) == 1 else torch.cat(found)
 
@@ -119,7 +119,7 @@ class Rows:
         One for each would leave holes in the heap, of 0.15 GB in all at 256².
         """
         shared = None
-        for part in map(_in_memory, self.parts):
+        for part in map(in_memory, self.parts):
             if part.dtype == like.dtype:
                 yield part
                 continue
@@ -128,10 +128,6 @@ class Rows:
                 shared = memory.own_pages((rows, self.length), like)
             for piece in torch.split(part, len(shared)):
                 yield shared[: len(piece)].copy_(piece)
-
-
-def _in_memory(part: Tensor | Waiting) -> Tensor:
-    return part.mapped() if isinstance(part, Waiting) else part
 
 
 def kept_as_images(measurements: int, pixels: int) -> bool:

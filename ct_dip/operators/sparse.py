@@ -1,11 +1,12 @@
 """Ray transform as an assembled matrix: ASTRA's weights, two CSR tensors, MKL or cuSPARSE."""
 
+import contextlib
 import logging
 import math
 import warnings
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,9 +17,11 @@ from ct_dip.geometry import Geometry
 from ct_dip.operators import cache
 from ct_dip.operators.assembly import assemble, assembly_bytes, choose_kernel, estimate_nonzeros
 from ct_dip.operators.ray import RayTransform
+from ct_dip.scratch import Scratch, Waiting, in_memory
 
 _log = logging.getLogger(__name__)
 _BYTES_PER_NONZERO = 8  # float32 value and int32 index
+_SMALL = 2**24  # bytes that are not worth a file
 _PART = 2**19  # non-zeros that are taken together in another precision
 
 
@@ -26,6 +29,12 @@ def estimate_bytes(geometry: Geometry, kernel: str = "auto") -> int:
     """Memory that the transform holds: A and Aᵀ, each with values, indices and row pointers."""
     rows = math.prod(geometry.range_shape) + math.prod(geometry.domain_shape)
     return 2 * _BYTES_PER_NONZERO * estimate_nonzeros(geometry, kernel) + 4 * rows
+
+
+def waiting_bytes(geometry: Geometry, kernel: str = "auto") -> int:
+    """Disk space that the transform takes within `SparseRayTransform.waiting`."""
+    size = estimate_bytes(geometry, kernel)
+    return size if size > _SMALL else 0
 
 
 def estimate_peak_bytes(geometry: Geometry, kernel: str = "auto") -> int:
@@ -75,7 +84,23 @@ class SparseRayTransform(RayTransform):
     def nbytes(self) -> int:
         """Bytes that the matrices hold."""
         pair = self._matrix, self._transposed
-        return sum(part.nbytes for m in pair for part in (m.values(), m.col_indices(), m.crow_indices()))
+        return sum(part.nbytes for m in pair for part in (m.values, m.columns, m.rows))
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Meanwhile the matrices wait on disk, and are in memory only while a product reads them.
+
+        For work whose time goes elsewhere, as into passes of a network. Small matrices stay where they are.
+        """
+        if self.nbytes > _SMALL:
+            scratch = Scratch()
+            self._matrix = self._matrix.kept_in(scratch)
+            self._transposed = self._transposed.kept_in(scratch)
+            memory.give_back()
+        try:
+            yield
+        finally:
+            self._matrix, self._transposed = self._matrix.loaded(), self._transposed.loaded()
 
     def _forward(self, x: Tensor) -> Tensor:
         return _multiply(self._matrix, x.flatten(1)).reshape(-1, *self.range_shape)
@@ -84,23 +109,52 @@ class SparseRayTransform(RayTransform):
         return _multiply(self._transposed, y.flatten(1)).reshape(-1, *self.domain_shape)
 
 
-def _multiply(matrix: Tensor, vectors: Tensor) -> Tensor:
+class _Matrix(NamedTuple):
+    """Compressed sparse rows, of which all but where each row begins may wait on disk."""
+
+    rows: Tensor
+    columns: Tensor | Waiting
+    values: Tensor | Waiting
+    shape: tuple[int, ...]
+
+    def kept_in(self, scratch: Scratch) -> "_Matrix":
+        """The same on disk; the one in memory is free when nobody has it any more."""
+        values = scratch.keep(in_memory(self.values))
+        return self._replace(columns=scratch.keep(in_memory(self.columns)), values=values)
+
+    def loaded(self) -> "_Matrix":
+        """The same in memory."""
+        columns, values = (
+            part.mapped().clone() if isinstance(part, Waiting) else part
+            for part in (self.columns, self.values)
+        )
+        return self._replace(columns=columns, values=values)
+
+    def in_dtype(self, dtype: torch.dtype) -> Iterator[Tensor]:
+        """The matrix for torch's products, or, in another precision, some rows of it after another.
+
+        A second set of all values would be the larger one.
+        """
+        columns, values = in_memory(self.columns), in_memory(self.values)
+        if values.dtype == dtype:
+            yield _csr(self.rows, columns, values, self.shape)
+            return
+        count = max(1, -(-len(values) // _PART))
+        height = self.shape[0]
+        for first, stop in pairwise(part * height // count for part in range(count + 1)):
+            own = self.rows[first : stop + 1]
+            where = slice(int(own[0]), int(own[-1]))
+            yield _csr(own - own[0], columns[where], values[where].to(dtype), (stop - first, self.shape[1]))
+
+
+def _multiply(matrix: _Matrix, vectors: Tensor) -> Tensor:
     """(n, columns) → (n, rows), in the precision of the vectors. A single one has its own, faster kernel."""
-    if vectors.dtype != matrix.dtype:
-        return torch.cat([_multiply(part, vectors) for part in _parts(matrix, vectors.dtype)], dim=1)
-    if len(vectors) == 1:
-        return (matrix @ vectors[0])[None]
-    return (matrix @ vectors.T).T
-
-
-def _parts(matrix: Tensor, dtype: torch.dtype) -> Iterator[Tensor]:
-    """Some rows after another in another precision: a second set of all values would be the larger one."""
-    rows, columns, values = matrix.crow_indices(), matrix.col_indices(), matrix.values()
-    count = max(1, -(-len(values) // _PART))
-    for first, stop in pairwise(part * (len(rows) - 1) // count for part in range(count + 1)):
-        own = rows[first : stop + 1]
-        where = slice(int(own[0]), int(own[-1]))
-        yield _csr(own - own[0], columns[where], values[where].to(dtype), (stop - first, matrix.shape[1]))
+    columns = vectors[0] if len(vectors) == 1 else vectors.T
+    if vectors.dtype != matrix.values.dtype:
+        columns = columns.contiguous()  # else torch copies them for every part
+    found = [part @ columns for part in matrix.in_dtype(vectors.dtype)]
+    whole = found[0] if len(found) == 1 else torch.cat(found)
+    return whole.T if len(vectors) != 1 else whole[None]
 
 
 def _load_or_assemble(geometry: Geometry, kernel: str) -> Any:
@@ -116,14 +170,14 @@ def _load_or_assemble(geometry: Geometry, kernel: str) -> Any:
     return matrix
 
 
-def _to_torch(matrix: Any, device: torch.device) -> Tensor:
+def _to_torch(matrix: Any, device: torch.device) -> _Matrix:
     # int32 indices halve the traffic, and MKL takes them as they are (int64 is converted per call).
-    return _csr(
-        torch.as_tensor(matrix.indptr, dtype=torch.int32),
-        torch.as_tensor(matrix.indices, dtype=torch.int32),
-        torch.from_numpy(matrix.data),
+    return _Matrix(
+        torch.as_tensor(matrix.indptr, dtype=torch.int32).to(device),
+        torch.as_tensor(matrix.indices, dtype=torch.int32).to(device),
+        torch.from_numpy(matrix.data).to(device),
         matrix.shape,
-    ).to(device)
+    )
 
 
 def _csr(rows: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, ...]) -> Tensor:

@@ -10,6 +10,7 @@ from ct_dip.dip.unet import UNet, UNetShape
 from ct_dip.matrix_free.infer import has_closed_deviations
 from ct_dip.matrix_free.noise import CHUNK, DENSE
 from ct_dip.matrix_free.rows import PART, basis_bytes, column_bytes
+from ct_dip.operators.sparse import waiting_bytes
 from ct_dip.posterior.model import inference_bytes
 from ct_dip.solvers.lanczos import KRYLOV_BYTES
 from ct_dip.tangent.jacobian import jacobian_bytes
@@ -27,12 +28,14 @@ class RegimePlan(NamedTuple):
         bytes: of every stage.
         passes: through the network, of every stage; of a compression's rank only a guess is known before.
         max_rank: of a compression, that the budget allows.
+        disk: bytes that wait on disk meanwhile.
     """
 
     regime: str
     bytes: dict[str, int]
     passes: dict[str, int]
     max_rank: int
+    disk: int = 0
 
 
 def plan_regime(shape: UNetShape, scan: Scan, config: InferenceConfig, budget: int) -> RegimePlan:
@@ -110,7 +113,9 @@ def _plan_compressed(shape: UNetShape, scan: Scan, config: InferenceConfig, budg
     if config.resolved().hyperprior == "tv-predcp":
         passes["difference variances"] = 2 * pixels
     held = _compressed_bytes(shape, scan, config, max(guess, 1))
-    return RegimePlan("compressed", dict.fromkeys(passes, held), passes, max_rank)
+    disk = guess * column_bytes(measurements, pixels) - basis_bytes(guess, measurements, pixels)
+    disk += waiting_bytes(scan.geometry)
+    return RegimePlan("compressed", dict.fromkeys(passes, held), passes, max_rank, disk)
 
 
 def _plan_iterative(shape: UNetShape, scan: Scan, config: InferenceConfig) -> RegimePlan:
@@ -120,7 +125,7 @@ def _plan_iterative(shape: UNetShape, scan: Scan, config: InferenceConfig) -> Re
     held += columns * (4 * weights + 40 * scan.sinogram.size) + 4 * config.samples * _pixels(scan)
     steps = 60 * (config.probes + 1) * 10
     passes = {"evidence": 2 * steps + 10 * config.preconditioner_rank, "samples": 20 * config.samples}
-    return RegimePlan("iterative", dict.fromkeys(passes, held), passes, 0)
+    return RegimePlan("iterative", dict.fromkeys(passes, held), passes, 0, waiting_bytes(scan.geometry))
 
 
 def _compressed_bytes(shape: UNetShape, scan: Scan, config: InferenceConfig, rank: int) -> int:

@@ -9,9 +9,14 @@ from ct_dip.data.scan import Scan
 from ct_dip.dip.presets import resolve, unet_shape
 from ct_dip.errors import InputError
 from ct_dip.geometry import ParallelBeam, Volume
+from ct_dip.operators import ray_transform, sparse
 from ct_dip.plan import plan_run
+from ct_dip.posterior.fit import fit_posterior
 from ct_dip.posterior.regimes import plan_regime
+from ct_dip.progress import Progress
 from ct_dip.scanners import view_angles
+from ct_dip.scratch import Waiting
+from tests import tiny
 
 GIGABYTE = 2**30
 
@@ -91,3 +96,21 @@ def test_integration_asks_for_exact_inference_where_it_fits():
     assert plan(64, 10, 91, integrate="laplace").regime == "exact"
     with pytest.raises(InputError, match="exact"):
         plan(128, 120, 183, budget=GIGABYTE, integrate="laplace")
+
+
+@pytest.mark.parametrize("regime", ["exact", "compressed", "iterative"])
+def test_the_ray_transform_waits_on_disk_while_the_network_passes(regime, monkeypatch):
+    monkeypatch.setattr(sparse, "_SMALL", 0)
+    fit, scan = tiny.dip_fit(tiny.PLAIN), tiny.scan(photons=False, views=4)
+    transform = ray_transform(scan.geometry, backend="sparse")
+    waited = []
+
+    class Watching(Progress):
+        def stage(self, name, total=None):
+            waited.append(isinstance(transform._matrix.values, Waiting))
+            return super().stage(name, total)
+
+    config = InferenceConfig(regime=regime, starts=1, samples=20)
+    fit_posterior(fit, scan, config, transform=transform, progress=Watching())
+    assert waited[-1] is (regime != "exact")
+    assert not isinstance(transform._matrix.values, Waiting)

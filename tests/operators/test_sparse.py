@@ -1,5 +1,6 @@
 """The assembled matrix: its size before it exists, its cache, its memory budget."""
 
+import errno
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ from ct_dip.operators import cache, sparse
 from ct_dip.operators.assembly import assemble, estimate_nonzeros, matrix_blocks
 from ct_dip.operators.sparse import SparseRayTransform, estimate_bytes
 from ct_dip.scanners import scanner
+from ct_dip.scratch import Waiting
 
 GEOMETRY = scanner(Volume(shape=(40, 30), pixel_size=0.5), views=12)
 FAN = scanner(Volume(shape=(40, 40)), views=12, source_origin=80.0, origin_detector=40.0)
@@ -63,6 +65,70 @@ def test_float64_takes_some_rows_after_another(folder, part, count, monkeypatch)
     np.testing.assert_allclose(found, x @ matrix.T, rtol=0, atol=1e-12)
     back = transform.T(torch.as_tensor(y).reshape(-1, *FAN.range_shape)).flatten(1)
     np.testing.assert_allclose(back, y @ matrix, rtol=0, atol=1e-12)
+
+
+@pytest.fixture
+def transform(folder, monkeypatch):
+    monkeypatch.setattr(sparse, "_SMALL", 0)
+    return SparseRayTransform(FAN)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("count", [1, 3])
+def test_products_have_the_same_bits_while_the_matrices_wait_on_disk(transform, dtype, count):
+    x, y = torch.randn(count, *FAN.domain_shape).to(dtype), torch.randn(count, *FAN.range_shape).to(dtype)
+    projected, back, size = transform(x), transform.T(y), transform.nbytes
+    with transform.waiting():
+        assert waits(transform)
+        assert transform.nbytes == size
+        assert torch.equal(transform(x), projected)
+        assert torch.equal(transform.T(y), back)
+    assert not waits(transform)
+    assert torch.equal(transform(x), projected)
+    assert torch.equal(transform.T(y), back)
+
+
+def test_matrices_come_back_from_disk_after_an_error(transform):
+    x = torch.randn(FAN.domain_shape)
+    projected = transform(x)
+    with pytest.raises(ZeroDivisionError), transform.waiting():
+        raise ZeroDivisionError
+    assert not waits(transform)
+    assert torch.equal(transform(x), projected)
+
+
+def test_matrices_may_wait_within_waiting(transform):
+    x = torch.randn(FAN.domain_shape)
+    projected = transform(x)
+    with transform.waiting():
+        with transform.waiting():
+            assert torch.equal(transform(x), projected)
+        assert torch.equal(transform(x), projected)
+    assert torch.equal(transform(x), projected)
+
+
+def test_small_matrices_stay_in_memory(folder):
+    transform = SparseRayTransform(FAN)
+    with transform.waiting():
+        assert not waits(transform)
+
+
+def test_a_full_disk_leaves_matrices_in_memory(transform, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    x = torch.randn(FAN.domain_shape)
+    projected = transform(x)
+    monkeypatch.setattr("ct_dip.scratch.Scratch._append", full)
+    with transform.waiting():
+        assert not waits(transform)
+        assert torch.equal(transform(x), projected)
+    assert torch.equal(transform(x), projected)
+
+
+def waits(transform):
+    parts = [part for matrix in (transform._matrix, transform._transposed) for part in matrix]
+    return any(isinstance(part, Waiting) for part in parts)
 
 
 def test_a_budget_that_is_too_small_is_refused_before_any_work(folder, monkeypatch):
@@ -139,6 +205,7 @@ def test_the_least_recently_used_matrix_goes_first(folder, monkeypatch):
 _WRITER = """
 from ct_dip.geometry import Volume
 from ct_dip.scanners import scanner
+from ct_dip.scratch import Waiting
 from ct_dip.operators.sparse import SparseRayTransform
 import torch
 geometry = scanner(Volume(shape=(64, 64)), views=30)
