@@ -1,5 +1,6 @@
 """What every benchmark shares: a clock and a row."""
 
+import random
 import statistics
 import time
 from collections.abc import Callable
@@ -64,8 +65,8 @@ def interleaved(
 ) -> list[float]:
     """Seconds of each job, run in turns so that a busy moment of the machine hits all of them.
 
-    Every other round goes backwards: a job that always followed the same other one would find the caches as
-    that one left them.
+    Every round has an order of its own: a job that always followed the same other one would find the caches
+    as that one left them.
 
     Args:
         summary: of the rounds of a job. The least is what the machine can do; the median, what it does.
@@ -74,11 +75,11 @@ def interleaved(
     times: list[list[float]] = [[] for _ in jobs]
     for job in jobs:
         job()  # warm up
-    turns = list(zip(jobs, times, strict=True))
+    turns, shuffle = list(zip(jobs, times, strict=True)), random.Random(0).shuffle
     for _ in range(rounds):
+        shuffle(turns)
         for job, taken in turns:
             start = clock()
             job()
             taken.append(clock() - start)
-        turns.reverse()
     return [summary(taken) for taken in times]

@@ -17,7 +17,7 @@ from ct_dip.dip.presets import resolve, unet_shape
 from ct_dip.dip.unet import UNet
 from ct_dip.operators import ray_transform
 from ct_dip.operators.linear_map import LinearMap
-from ct_dip.operators.sparse import estimate_bytes
+from ct_dip.operators.sparse import estimate_bytes, waiting_bytes
 from ct_dip.posterior.regimes import plan_regime
 from ct_dip.tangent.jacobian import Jacobian
 from ct_dip.tangent.taps import tap_pairs
@@ -50,7 +50,7 @@ class Plan:
     regime: str  # of inference; empty without it
     stages: tuple[StagePlan, ...]
     budget: int
-    disk: int = 0  # bytes in a nameless file of `ct_dip.scratch`, while inference runs
+    disk: int = 0  # bytes in nameless files of `ct_dip.scratch`, while inference runs
 
     @property
     def bytes(self) -> int:
@@ -110,6 +110,8 @@ def plan_run(scan: Scan, config: RunConfig, *, budget: int, measure: bool = Fals
     if config.method == "lin-dip":
         inference = plan_regime(shape, scan, config.inference, budget - arrays)
         regime, disk = inference.regime, inference.disk
+        if regime != "exact" and config.backend in ("auto", "sparse"):
+            disk += waiting_bytes(scan.geometry, config.kernel)
         stages += [
             StagePlan(name=name, bytes=arrays + size, passes=inference.passes.get(name, 0))
             for name, size in inference.bytes.items()

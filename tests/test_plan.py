@@ -16,6 +16,7 @@ from ct_dip.data.simulate import NoiseLevel, simulate
 from ct_dip.dip.fit import fit_dip
 from ct_dip.errors import MemoryBudgetError
 from ct_dip.geometry import Volume
+from ct_dip.operators.sparse import estimate_bytes
 from ct_dip.plan import plan_run
 from ct_dip.scanners import scanner
 
@@ -111,14 +112,27 @@ def test_the_verb(tmp_path, monkeypatch, capsys):
 
 def test_the_verb_names_the_disk_space(tmp_path, monkeypatch, capsys):
     """Of a compression's basis and of a ray transform that is worth a file."""
-    monkeypatch.setattr("ct_dip.operators.sparse._SMALL", 0)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     write_scan(tmp_path / "scan.h5", make(20))
-    quick = " ".join(f"--set {setting}" for setting in [*QUICK, "inference.regime=compressed"])
-    assert main(f"plan {tmp_path}/scan.h5 {quick}".split()) == 0
-    assert f"KiB in {tmp_path} meanwhile" in capsys.readouterr().err.replace("\n", " ")
+
+    def plan(*more):
+        settings = [*QUICK, "inference.regime=compressed", *(word for word in more if "=" in word)]
+        words = [word for setting in settings for word in ("--set", setting)]
+        assert main(["plan", f"{tmp_path}/scan.h5", *words, *(word for word in more if "=" not in word)]) == 0
+        said = capsys.readouterr()
+        return json.loads(said.out)["disk"] if "--json" in more else " ".join(said.err.split())
+
+    assert plan("--json") == 0
+    assert "meanwhile" not in plan()
+    monkeypatch.setattr("ct_dip.matrix_free.rows.IN_MEMORY", 0)
+    basis = plan("--json")
+    monkeypatch.setattr("ct_dip.operators.sparse._SMALL", 0)
+    size = estimate_bytes(make(20).geometry)
+    assert basis > 0
+    assert plan("--json") == basis + size
+    assert plan("--json", "backend=astra") == basis
+    assert plan("--json", "inference.regime=iterative") == size
+    assert plan("--json", "inference.regime=exact") == 0
+    assert f"KiB in {tmp_path} meanwhile" in plan()
     monkeypatch.setattr("shutil.disk_usage", lambda folder: shutil._ntuple_diskusage(2048, 1024, 1024))
-    assert main(f"plan {tmp_path}/scan.h5 {quick}".split()) == 0
-    assert "which has 1 KiB: set TMPDIR" in " ".join(capsys.readouterr().err.split())
-    assert main(f"plan {tmp_path}/scan.h5 {quick} --set inference.regime=exact --json".split()) == 0
-    assert json.loads(capsys.readouterr().out)["disk"] == 0
+    assert "which has 1 KiB: set TMPDIR" in plan()

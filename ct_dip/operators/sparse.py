@@ -1,6 +1,7 @@
 """Ray transform as an assembled matrix: ASTRA's weights, two CSR tensors, MKL or cuSPARSE."""
 
 import contextlib
+import functools
 import logging
 import math
 import warnings
@@ -22,6 +23,7 @@ from ct_dip.scratch import Scratch, Waiting, in_memory
 _log = logging.getLogger(__name__)
 _BYTES_PER_NONZERO = 8  # float32 value and int32 index
 _SMALL = 2**24  # bytes that are not worth a file
+_BLOCK = 2**20  # non-zeros that are on disk together, and in memory while a product reads them
 _PART = 2**19  # non-zeros that are taken together in another precision
 
 
@@ -75,6 +77,7 @@ class SparseRayTransform(RayTransform):
         )
         if estimate_nonzeros(geometry, kernel) >= 2**31:
             raise BackendError("the matrix has more than 2³¹ non-zeros; use the matrix-free backend 'astra'")
+        _hear_the_warning_of_torch()
         matrix = _load_or_assemble(geometry, kernel)
         self.nonzeros = int(matrix.nnz)
         self._matrix = _to_torch(matrix, self.device)
@@ -83,8 +86,7 @@ class SparseRayTransform(RayTransform):
     @property
     def nbytes(self) -> int:
         """Bytes that the matrices hold."""
-        pair = self._matrix, self._transposed
-        return sum(part.nbytes for m in pair for part in (m.values, m.columns, m.rows))
+        return self._matrix.nbytes + self._transposed.nbytes
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
@@ -92,15 +94,17 @@ class SparseRayTransform(RayTransform):
 
         For work whose time goes elsewhere, as into passes of a network. Small matrices stay where they are.
         """
-        if self.nbytes > _SMALL:
-            scratch = Scratch()
+        if self.nbytes <= _SMALL or self._matrix.waits:
+            yield
+            return
+        scratch = Scratch()
+        try:
             self._matrix = self._matrix.kept_in(scratch)
             self._transposed = self._transposed.kept_in(scratch)
             memory.give_back()
-        try:
             yield
         finally:
-            self._matrix, self._transposed = self._matrix.loaded(), self._transposed.loaded()
+            self._matrix, self._transposed = self._matrix.in_one(), self._transposed.in_one()
 
     def _forward(self, x: Tensor) -> Tensor:
         return _multiply(self._matrix, x.flatten(1)).reshape(-1, *self.range_shape)
@@ -110,51 +114,82 @@ class SparseRayTransform(RayTransform):
 
 
 class _Matrix(NamedTuple):
-    """Compressed sparse rows, of which all but where each row begins may wait on disk."""
+    """Compressed sparse rows in blocks of rows, of which columns and values may wait on disk.
+
+    Args:
+        rows: where every row begins, (rows + 1,).
+        cuts: the first row of every block, and where the last one ends.
+        columns: of every block; its ``values`` likewise.
+        width: columns of the matrix.
+    """
 
     rows: Tensor
-    columns: Tensor | Waiting
-    values: Tensor | Waiting
-    shape: tuple[int, ...]
+    cuts: tuple[int, ...]
+    columns: tuple[Tensor | Waiting, ...]
+    values: tuple[Tensor | Waiting, ...]
+    width: int
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of everything, wherever it is."""
+        return sum(part.nbytes for part in (self.rows, *self.columns, *self.values))
+
+    @property
+    def waits(self) -> bool:
+        """Whether anything is on disk."""
+        return any(isinstance(part, Waiting) for part in self.values)
 
     def kept_in(self, scratch: Scratch) -> "_Matrix":
-        """The same on disk; the one in memory is free when nobody has it any more."""
-        values = scratch.keep(in_memory(self.values))
-        return self._replace(columns=scratch.keep(in_memory(self.columns)), values=values)
-
-    def loaded(self) -> "_Matrix":
-        """The same in memory."""
-        columns, values = (
-            part.mapped().clone() if isinstance(part, Waiting) else part
-            for part in (self.columns, self.values)
+        """The same on disk, in blocks that products have in memory one after another."""
+        columns, values = in_memory(self.columns[0]), in_memory(self.values[0])
+        cuts = _cuts(0, len(self.rows) - 1, len(values), _BLOCK)
+        where = [slice(int(self.rows[first]), int(self.rows[stop])) for first, stop in pairwise(cuts)]
+        return self._replace(
+            cuts=cuts,
+            columns=tuple(scratch.keep(columns[own]) for own in where),
+            values=tuple(scratch.keep(values[own]) for own in where),
         )
-        return self._replace(columns=columns, values=values)
 
-    def in_dtype(self, dtype: torch.dtype) -> Iterator[Tensor]:
-        """The matrix for torch's products, or, in another precision, some rows of it after another.
+    def in_one(self) -> "_Matrix":
+        """The same in memory, in one block."""
+        return self._replace(
+            cuts=(0, len(self.rows) - 1),
+            columns=(torch.cat([in_memory(part) for part in self.columns]),),
+            values=(torch.cat([in_memory(part) for part in self.values]),),
+        )
 
-        A second set of all values would be the larger one.
+    def in_precision(self, dtype: torch.dtype) -> Iterator[Tensor]:
+        """Some rows after another, for torch's products.
+
+        Where values have to be converted these are few: a second set of all values would be the larger one.
         """
-        columns, values = in_memory(self.columns), in_memory(self.values)
-        if values.dtype == dtype:
-            yield _csr(self.rows, columns, values, self.shape)
-            return
-        count = max(1, -(-len(values) // _PART))
-        height = self.shape[0]
-        for first, stop in pairwise(part * height // count for part in range(count + 1)):
-            own = self.rows[first : stop + 1]
-            where = slice(int(own[0]), int(own[-1]))
-            yield _csr(own - own[0], columns[where], values[where].to(dtype), (stop - first, self.shape[1]))
+        for number, (first, stop) in enumerate(pairwise(self.cuts)):
+            columns, values = in_memory(self.columns[number]), in_memory(self.values[number])
+            rows = self.rows[first : stop + 1]
+            if first:
+                rows = rows - rows[0]
+            if values.dtype == dtype:
+                yield _csr(rows, columns, values, (stop - first, self.width))
+                continue
+            for top, bottom in pairwise(_cuts(0, stop - first, len(values), _PART)):
+                here = rows[top : bottom + 1]
+                own = slice(int(here[0]), int(here[-1]))
+                shape = (bottom - top, self.width)
+                yield _csr(here - here[0], columns[own], values[own].to(dtype), shape)
+
+
+def _cuts(first: int, stop: int, nonzeros: int, size: int) -> tuple[int, ...]:
+    """Rows in parts of about as many non-zeros as asked for: where each begins, and the last one ends."""
+    count = max(1, -(-nonzeros // size))
+    return tuple(first + part * (stop - first) // count for part in range(count + 1))
 
 
 def _multiply(matrix: _Matrix, vectors: Tensor) -> Tensor:
     """(n, columns) → (n, rows), in the precision of the vectors. A single one has its own, faster kernel."""
-    columns = vectors[0] if len(vectors) == 1 else vectors.T
-    if vectors.dtype != matrix.values.dtype:
-        columns = columns.contiguous()  # else torch copies them for every part
-    found = [part @ columns for part in matrix.in_dtype(vectors.dtype)]
+    columns = vectors[0] if len(vectors) == 1 else vectors.T.contiguous()
+    found = [part @ columns for part in matrix.in_precision(vectors.dtype)]
     whole = found[0] if len(found) == 1 else torch.cat(found)
-    return whole.T if len(vectors) != 1 else whole[None]
+    return whole[None] if len(vectors) == 1 else whole.T
 
 
 def _load_or_assemble(geometry: Geometry, kernel: str) -> Any:
@@ -172,15 +207,23 @@ def _load_or_assemble(geometry: Geometry, kernel: str) -> Any:
 
 def _to_torch(matrix: Any, device: torch.device) -> _Matrix:
     # int32 indices halve the traffic, and MKL takes them as they are (int64 is converted per call).
+    height, width = matrix.shape
     return _Matrix(
-        torch.as_tensor(matrix.indptr, dtype=torch.int32).to(device),
-        torch.as_tensor(matrix.indices, dtype=torch.int32).to(device),
-        torch.from_numpy(matrix.data).to(device),
-        matrix.shape,
+        rows=torch.as_tensor(matrix.indptr, dtype=torch.int32).to(device),
+        cuts=(0, height),
+        columns=(torch.as_tensor(matrix.indices, dtype=torch.int32).to(device),),
+        values=(torch.from_numpy(matrix.data).to(device),),
+        width=width,
     )
 
 
 def _csr(rows: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, ...]) -> Tensor:
+    return torch.sparse_csr_tensor(rows, columns, values, size=shape, check_invariants=False)
+
+
+@functools.cache
+def _hear_the_warning_of_torch() -> None:
+    """That its CSR tensors are in beta; it says so once, and products need not change filters each time."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
-        return torch.sparse_csr_tensor(rows, columns, values, size=shape, check_invariants=False)
+        _csr(torch.tensor([0, 0]), torch.tensor([], dtype=torch.int64), torch.tensor([]), (1, 1))

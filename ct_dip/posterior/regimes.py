@@ -10,7 +10,6 @@ from ct_dip.dip.unet import UNet, UNetShape
 from ct_dip.matrix_free.infer import has_closed_deviations
 from ct_dip.matrix_free.noise import CHUNK, DENSE
 from ct_dip.matrix_free.rows import PART, basis_bytes, column_bytes
-from ct_dip.operators.sparse import waiting_bytes
 from ct_dip.posterior.model import inference_bytes
 from ct_dip.solvers.lanczos import KRYLOV_BYTES
 from ct_dip.tangent.jacobian import jacobian_bytes
@@ -28,7 +27,7 @@ class RegimePlan(NamedTuple):
         bytes: of every stage.
         passes: through the network, of every stage; of a compression's rank only a guess is known before.
         max_rank: of a compression, that the budget allows.
-        disk: bytes that wait on disk meanwhile.
+        disk: bytes of a compression's basis that wait there meanwhile.
     """
 
     regime: str
@@ -114,7 +113,6 @@ def _plan_compressed(shape: UNetShape, scan: Scan, config: InferenceConfig, budg
         passes["difference variances"] = 2 * pixels
     held = _compressed_bytes(shape, scan, config, max(guess, 1))
     disk = guess * column_bytes(measurements, pixels) - basis_bytes(guess, measurements, pixels)
-    disk += waiting_bytes(scan.geometry)
     return RegimePlan("compressed", dict.fromkeys(passes, held), passes, max_rank, disk)
 
 
@@ -125,7 +123,7 @@ def _plan_iterative(shape: UNetShape, scan: Scan, config: InferenceConfig) -> Re
     held += columns * (4 * weights + 40 * scan.sinogram.size) + 4 * config.samples * _pixels(scan)
     steps = 60 * (config.probes + 1) * 10
     passes = {"evidence": 2 * steps + 10 * config.preconditioner_rank, "samples": 20 * config.samples}
-    return RegimePlan("iterative", dict.fromkeys(passes, held), passes, 0, waiting_bytes(scan.geometry))
+    return RegimePlan("iterative", dict.fromkeys(passes, held), passes, 0)
 
 
 def _compressed_bytes(shape: UNetShape, scan: Scan, config: InferenceConfig, rank: int) -> int:

@@ -118,25 +118,25 @@ class Jacobian(LinearMap):
         wide._choose_chunk()
         return wide
 
-    # Inside of a product autograd has nothing to note, not even that a tensor is a view of another: with some
-    # hundred small operations in a pass that takes a percent. What is returned is allocated before.
+    # Inside of a pass autograd has nothing to note, not even that a tensor is a view of another: with some
+    # hundred small operations that takes a percent. What is returned is allocated before.
 
     def _forward(self, x: Tensor) -> Tensor:
         found = x.new_empty(len(x), *self.range_shape)
-        with torch.inference_mode():
-            for first in range(0, len(x), self.chunk):
-                part = slice(first, first + self.chunk)
+        for first in range(0, len(x), self.chunk):
+            part = slice(first, first + self.chunk)
+            with torch.inference_mode():
                 found[part] = self._network.tangent(x[part].to(self.weights))
         return found
 
     def _adjoint(self, y: Tensor) -> Tensor:
         found = y.new_empty(len(y), *self.domain_shape)
-        with torch.inference_mode():
-            for first in range(0, len(y), self.chunk):
-                part = slice(first, first + self.chunk)
-                self._pull(y[part].to(self.weights), self.blocks, found[part])
+        for first in range(0, len(y), self.chunk):
+            part = slice(first, first + self.chunk)
+            self._pull(y[part].to(self.weights), self.blocks, found[part])
         return found
 
+    @torch.inference_mode()
     def _pull(self, images: Tensor, blocks: Sequence[WeightBlock], out: Tensor) -> None:
         """``Jᵀ u`` of some blocks, (n, rows, columns) → (n, their weights side by side)."""
         names = [name for block in blocks for name in block.parameters]

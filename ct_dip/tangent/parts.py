@@ -133,15 +133,14 @@ class PlainPart:
 
     def to_input(self, arrived: Tensor) -> Tensor:
         """``Eᵀ z``."""
-        filters = self.filters.to(arrived)
         if self.size[1] <= _FEW and self.stride == 1 and is_small(self.places):
             n, (outputs, inputs, taps, _) = len(arrived), self.size
-            matrix = filters.permute(2, 3, 1, 0).reshape(-1, outputs).expand(n, -1, -1)
+            matrix = self.filters.to(arrived).permute(2, 3, 1, 0).reshape(-1, outputs).expand(n, -1, -1)
             y = torch.bmm(matrix, flat(arrived).transpose(1, 2)).view(n, taps, taps * inputs, *self.places)
             return _sum_shifted_(_sum_shifted_(y, dim=-2).view(n, taps, inputs, *self.places), dim=-1)
         if self.stride == 1:
             return convolve(arrived, self.flipped.to(arrived), 1)
-        return spread(arrived, filters, self.stride, self.input_places)
+        return spread(arrived, self.filters.to(arrived), self.stride, self.input_places)
 
 
 class PointwisePart(PlainPart):

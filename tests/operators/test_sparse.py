@@ -4,6 +4,7 @@ import errno
 import subprocess
 import sys
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -70,6 +71,7 @@ def test_float64_takes_some_rows_after_another(folder, part, count, monkeypatch)
 @pytest.fixture
 def transform(folder, monkeypatch):
     monkeypatch.setattr(sparse, "_SMALL", 0)
+    monkeypatch.setattr(sparse, "_BLOCK", 5000)  # of some 50,000 non-zeros
     return SparseRayTransform(FAN)
 
 
@@ -81,6 +83,7 @@ def test_products_have_the_same_bits_while_the_matrices_wait_on_disk(transform, 
     with transform.waiting():
         assert waits(transform)
         assert transform.nbytes == size
+        assert max(part.nbytes for part in transform._matrix.values) < 2 * 4 * 5000
         assert torch.equal(transform(x), projected)
         assert torch.equal(transform.T(y), back)
     assert not waits(transform)
@@ -103,7 +106,9 @@ def test_matrices_may_wait_within_waiting(transform):
     with transform.waiting():
         with transform.waiting():
             assert torch.equal(transform(x), projected)
+        assert waits(transform)
         assert torch.equal(transform(x), projected)
+    assert not waits(transform)
     assert torch.equal(transform(x), projected)
 
 
@@ -127,8 +132,24 @@ def test_a_full_disk_leaves_matrices_in_memory(transform, monkeypatch):
 
 
 def waits(transform):
-    parts = [part for matrix in (transform._matrix, transform._transposed) for part in matrix]
-    return any(isinstance(part, Waiting) for part in parts)
+    parts = [
+        part
+        for matrix in (transform._matrix, transform._transposed)
+        for part in matrix.columns + matrix.values
+    ]
+    found = {isinstance(part, Waiting) for part in parts}
+    assert len(found) == 1
+    return found.pop()
+
+
+def test_products_leave_the_filters_of_warnings_alone(folder):
+    transform = SparseRayTransform(FAN)
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("default")
+        for _ in range(3):
+            transform(torch.ones(FAN.domain_shape))
+            warnings.warn("once for every place", stacklevel=1)
+    assert len(heard) == 1
 
 
 def test_a_budget_that_is_too_small_is_refused_before_any_work(folder, monkeypatch):
@@ -205,7 +226,6 @@ def test_the_least_recently_used_matrix_goes_first(folder, monkeypatch):
 _WRITER = """
 from ct_dip.geometry import Volume
 from ct_dip.scanners import scanner
-from ct_dip.scratch import Waiting
 from ct_dip.operators.sparse import SparseRayTransform
 import torch
 geometry = scanner(Volume(shape=(64, 64)), views=30)
