@@ -82,7 +82,7 @@ def job(side: int, views: int, config: RunConfig) -> dict[str, Any]:
         "activations": jacobian.bytes,
         "maps of a pass": maps,
         "features": 4 * rank * weights,
-        "basis": basis_bytes(rank, scan.sinogram.size, fit.image.size),
+        "basis": basis_bytes(rank, scan.sinogram.size),
         # A large one waits on disk during inference, where the peak is.
         "ray transform": 0 if waiting_bytes(scan.geometry) else getattr(transform, "nbytes", 0),
     }

@@ -50,8 +50,7 @@ def basis_factor(
     done = old
     for rows in basis.rows.chunks(PART, first=old):
         # Where N is factorised digits cost nothing; elsewhere float32 has those that are asked for.
-        columns = basis.measured(rows.double() if noise.dense else rows)
-        solved = noise.solve(columns if noise.dense else columns.float())
+        solved = noise.solve((rows.double() if noise.dense else rows).T)
         matrix[:, done : done + len(rows)] = basis.inner(solved.double())
         done += len(rows)
         stage.update(done)

@@ -20,7 +20,7 @@ from torch import Tensor
 from ct_dip import memory
 from ct_dip.errors import CtDipError
 from ct_dip.matrix_free.problem import Problem
-from ct_dip.matrix_free.rows import Columns, Rows, kept_as_images
+from ct_dip.matrix_free.rows import Columns, Rows
 from ct_dip.priors.covariance import WeightCovariance
 from ct_dip.progress import Progress
 from ct_dip.scratch import Scratch, Waiting
@@ -34,7 +34,7 @@ class Compression(NamedTuple):
     """``Q`` and ``F``, and what they leave out.
 
     Args:
-        basis: Q, (measurements, rank), orthonormal columns; kept as images where these take less memory.
+        basis: Q, (measurements, rank), orthonormal columns.
         features: F, (rank, P).
         discarded: trace of S outside of Q for the covariance that was last asked for, in units of the stated
             noise; ``discarded_error`` its standard error.
@@ -58,12 +58,8 @@ class Compression(NamedTuple):
 def empty_compression(problem: Problem) -> Compression:
     """Of nothing: rank zero."""
     weights = problem.jacobian.weights
-    if kept_as_images(problem.measurements, problem.pixels):
-        basis = Columns(Rows([weights.new_zeros(0, problem.pixels).double()], Scratch()), problem.whitened)
-    else:
-        basis = Columns(Rows([weights.new_zeros(0, problem.measurements)], Scratch()))
     return Compression(
-        basis,
+        Columns(Rows([weights.new_zeros(0, problem.measurements)], Scratch())),
         Rows([weights.new_zeros(0, len(weights))]),
         float("inf"),
         0.0,
@@ -96,18 +92,16 @@ def extend(
     basis, features, passes = before.basis, before.features, before.passes
 
     def seen(directions: Tensor) -> Tensor:
-        """``B J w`` of some weights, of which the same is kept as of the basis."""
+        """``B J w`` of some weights, as rows."""
         nonlocal passes
         passes += len(directions)
-        images = _finite(problem.images(directions), "J")
-        return problem.project(images).T if basis.whitened is None else images.double()
+        return problem.project(_finite(problem.images(directions), "J")).T
 
     def beyond(rows: Tensor) -> Tensor:
         """Orthonormal columns that span what some have outside of the basis; none of mere rounding."""
-        measured = basis.measured(rows)
-        rounding = torch.finfo(weights.dtype).eps * float(measured.norm(dim=0).max())
-        new = _orthonormal(basis, basis.outside(rows, measured), _ROUNDING * rounding)
-        return _orthonormal(basis, basis.outside(new), _KEPT)  # twice is enough
+        rounding = torch.finfo(weights.dtype).eps * float(rows.norm(dim=1).max())
+        new = _orthonormal(basis.outside(rows), _ROUNDING * rounding)
+        return _orthonormal(basis.outside(new), _KEPT)  # twice is enough
 
     def random() -> Tensor:
         noise = torch.randn(_BATCH, len(weights), generator=generator, dtype=weights.dtype)
@@ -116,7 +110,7 @@ def extend(
     with (progress or Progress()).stage("compression") as stage:
         probes = basis.outside(random())
         while True:
-            squares = basis.measured(probes).double().square().sum(dim=0)
+            squares = probes.T.double().square().sum(dim=0)
             left, error = float(squares.mean()), float(squares.std()) / _BATCH**0.5
             stage.update(basis.rank, rank=basis.rank, outside=left / problem.dimensions)
             late = deadline is not None and time.monotonic() > deadline
@@ -129,13 +123,13 @@ def extend(
             if not len(new):  # at the beginning, or where S leads no further
                 new = beyond(random())
             if not len(new) and not basis.rank:  # a network that is blind everywhere: some direction
-                new = _orthonormal(basis, torch.ones_like(probes[:1]))
+                new = _orthonormal(torch.ones_like(probes[:1]))
             if not len(new):
                 break
             new = new[: max_rank - basis.rank]
-            features = features.extended(_finite(problem.pull(basis.measured(new).to(weights)), "Jᵀ"))
+            features = features.extended(_finite(problem.pull(new.T), "Jᵀ"))
             passes += len(new)
-            probes = basis.of(new).outside(probes)
+            probes = Columns(Rows([new])).outside(probes)
             basis = basis.extended(new)
             memory.give_back()  # what a batch leaves in the heap
     return Compression(basis, features, left, error, passes, left <= trace)
@@ -170,7 +164,7 @@ def from_state(state: dict[str, Tensor], before: Compression) -> Compression:
         return found
 
     return Compression(
-        before.basis._replace(rows=rows("basis-", before.basis.rows)),
+        Columns(rows("basis-", before.basis.rows)),
         rows("features-", before.features),
         float(state["discarded"]),
         float(state["discarded_error"]),
@@ -189,17 +183,11 @@ def _finite(values: Tensor, name: str) -> Tensor:
     return values
 
 
-def _orthonormal(basis: Columns, rows: Tensor, threshold: float = 0.0) -> Tensor:
-    """Orthonormal columns that span others, kept in the same way; ``C = Q R`` and, for images, ``U R⁻¹``.
+def _orthonormal(rows: Tensor, threshold: float = 0.0) -> Tensor:
+    """Orthonormal columns that span others, ``C = Q R``; both as rows.
 
     Args:
         threshold: of the diagonal of R; what is below is dropped as the rounding of what was there before.
     """
-    q, r = torch.linalg.qr(basis.measured(rows).double())
-    keep = r.diagonal().abs() > threshold
-    if basis.whitened is None:
-        return q[:, keep].T.to(rows)
-    if not bool(keep.all()):
-        rows = rows[keep]
-        r = torch.linalg.qr(basis.measured(rows).double()).R
-    return torch.linalg.solve_triangular(r.T, rows.double(), upper=False).to(rows)
+    q, r = torch.linalg.qr(rows.T.double())
+    return q[:, r.diagonal().abs() > threshold].T.to(rows)

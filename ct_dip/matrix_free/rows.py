@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from ct_dip import memory
-from ct_dip.operators.whitened import Whitened
 from ct_dip.scratch import Scratch, Waiting, in_memory
 
 PART = 32  # rows that are kept, and converted, together
@@ -130,72 +129,33 @@ class Rows:
                 yield shared[: len(piece)].copy_(piece)
 
 
-def kept_as_images(measurements: int, pixels: int) -> bool:
-    """Whether images take less memory than columns: they are kept in float64, columns in float32."""
-    return 2 * pixels < measurements
-
-
-def column_bytes(measurements: int, pixels: int) -> int:
-    """What is kept of a column."""
-    return 8 * pixels if kept_as_images(measurements, pixels) else 4 * measurements
-
-
-def basis_bytes(rank: int, measurements: int, pixels: int) -> int:
+def basis_bytes(rank: int, measurements: int) -> int:
     """What a basis takes in memory, if the disk has room for the rest."""
-    return min(rank * column_bytes(measurements, pixels), IN_MEMORY)
+    return min(4 * rank * measurements, IN_MEMORY)
 
 
 class Columns(NamedTuple):
-    """Some sinograms as columns ``C``, (measurements, n), by their products.
-
-    Where there are far more measurements than pixels, images U are kept in their place, with ``C = B U``: all
-    that a network can explain is in the range of B. They, and products
-    with them, are in float64: B is so ill-conditioned that those of float32 would not be orthogonal.
-
-    Args:
-        rows: Cᵀ or Uᵀ.
-        whitened: B if images are kept, otherwise ``None``.
-    """
+    """Some sinograms as columns ``C``, (measurements, n), by their products; ``rows`` are Cᵀ."""
 
     rows: Rows
-    whitened: Whitened | None = None
 
     @property
     def rank(self) -> int:
         """How many columns."""
         return len(self.rows)
 
-    def measured(self, rows: Tensor) -> Tensor:
-        """Columns (measurements, n) of what is kept of them, (n, …)."""
-        if self.whitened is None:
-            return rows.T
-        return self.whitened.project(rows.double())
-
     def __matmul__(self, coefficients: Tensor) -> Tensor:
         """``C c``, (rank, k) → (measurements, k), in the precision of c."""
-        wide = coefficients if self.whitened is None else coefficients.double()
-        return self.measured(self.rows.combine(wide.T)).to(coefficients)
+        return self.rows.combine(coefficients.T).T
 
     def inner(self, columns: Tensor) -> Tensor:
         """``Cᵀ v``, (measurements, k) → (rank, k), in the precision of v."""
-        vectors = columns.T
-        if self.whitened is not None:
-            vectors = self.whitened.back_project(columns.double())
-        return self.rows.inner(vectors).T.to(columns)
+        return self.rows.inner(columns.T).T
 
-    def outside(self, rows: Tensor, measured: Tensor | None = None) -> Tensor:
-        """``(I − C Cᵀ) v`` for columns v of which the same is kept as of these, if these are orthonormal.
-
-        Args:
-            measured: v, if it is known.
-        """
-        columns = self.measured(rows) if measured is None else measured
-        return rows - self.rows.combine(self.inner(columns).T)
-
-    def of(self, rows: Tensor) -> "Columns":
-        """Others, of which the same is kept."""
-        return self._replace(rows=Rows([rows]))
+    def outside(self, rows: Tensor) -> Tensor:
+        """``(I − C Cᵀ) v`` for columns v that are given as rows, if these are orthonormal."""
+        return rows - self.rows.combine(self.rows.inner(rows))
 
     def extended(self, rows: Tensor) -> "Columns":
-        """With further columns, of which the same is kept."""
-        return self._replace(rows=self.rows.extended(rows))
+        """With further columns, given as rows."""
+        return Columns(self.rows.extended(rows))

@@ -32,12 +32,9 @@ CASES = [
 ]
 
 
-@pytest.fixture(params=[FEW, MANY], ids=["columns", "images"])
+@pytest.fixture(params=[FEW, MANY], ids=["few", "many"])
 def full(request):
-    """Of a configuration: problem, exact model, θ, and the same compressed.
-
-    With more measurements than pixels, a basis is kept as images.
-    """
+    """Of a configuration: problem, exact model, θ, and the same compressed."""
 
     def make(complement="slope", prior="block", objective="optimum", *, seed=0, **others):
         problem = problem_of(configured(complement, prior, objective), views=request.param, **others)
@@ -107,7 +104,7 @@ def test_evidence_is_that_of_exact_inference(full, complement, prior, objective)
     )
 
 
-@pytest.mark.parametrize("views", [FEW, MANY], ids=["columns", "images"])
+@pytest.mark.parametrize("views", [FEW, MANY], ids=["few", "many"])
 def test_rest_of_a_strong_signal_in_float32(views):
     """It is a millionth of the sinogram: a difference of squares would not have a digit left."""
     problem = problem_of(configured("slope"), views=views, double=False)

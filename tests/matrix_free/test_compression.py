@@ -13,9 +13,9 @@ from ct_dip.scratch import Waiting
 from tests.matrix_free.dense import FEW, MANY, columns_of, configured, measured_jacobian, problem_of
 
 
-@pytest.fixture(scope="module", params=[FEW, MANY], ids=["columns", "images"])
+@pytest.fixture(scope="module", params=[FEW, MANY], ids=["few", "many"])
 def problem(request):
-    """With more measurements than pixels, images are kept in the place of columns."""
+    """With fewer and with more measurements than pixels."""
     return problem_of(configured("none"), views=request.param)
 
 
@@ -39,7 +39,6 @@ def test_basis_and_features_are_what_they_are_called(problem, rank):
     assert found.rank == rank
     eye = torch.eye(rank, dtype=torch.float64)
     basis = columns_of(found.basis)
-    assert found.basis.rows.parts[0].shape[1] == min(problem.pixels, problem.measurements)
     torch.testing.assert_close(basis.T @ basis, eye, rtol=0, atol=1e-12)
     torch.testing.assert_close(found.features.whole(), basis.T @ measured_jacobian(problem))
     assert found.passes == 32 + 32 + rank  # probes, then random elements, and those pulled back
@@ -134,7 +133,7 @@ def test_the_trace_belongs_to_the_covariance_that_is_asked_for(problem):
 @pytest.mark.parametrize("double", [True, False], ids=["float64", "float32"])
 @pytest.mark.parametrize("batch", [2, 7, 32])
 @pytest.mark.parametrize("weak", [1.0, 1e-7, 0.0], ids=["strong", "weak", "absent"])
-@pytest.mark.parametrize("views", [FEW, MANY], ids=["columns", "images"])
+@pytest.mark.parametrize("views", [FEW, MANY], ids=["few", "many"])
 def test_a_basis_ends_where_the_signal_does(views, weak, batch, double, monkeypatch):
     """What is then left of random elements is rounding, of which no direction must be made."""
     monkeypatch.setattr(module, "_BATCH", batch)
@@ -149,7 +148,8 @@ def test_a_basis_ends_where_the_signal_does(views, weak, batch, double, monkeypa
     basis = columns_of(found.basis)
     eye, tolerance = torch.eye(found.rank, dtype=torch.float64), 1e-12 if double else 1e-5
     torch.testing.assert_close(basis.T @ basis, eye, rtol=0, atol=tolerance)
-    assert signal_outside(problem, basis, covariance) < (1e-24 if double else 1e-9)
+    # In float32 what is below a hundred times the rounding of the strongest column is dropped.
+    assert signal_outside(problem, basis, covariance) < (1e-24 if double else 1e-7)
 
 
 @pytest.mark.parametrize("in_memory", [2**24, 0], ids=["memory", "disk"])
@@ -166,7 +166,6 @@ def test_it_comes_back_from_files_as_it_was(problem, in_memory, monkeypatch, tmp
         state = load_checkpoint(tmp_path / "state.npz", "digest")
         again, start = from_state(state, again), found
         assert isinstance(again.basis.rows.parts[-1], Waiting) == (in_memory == 0)
-        assert again.basis.whitened is found.basis.whitened
         assert again[2:] == found[2:]
         for one, other in ((again.basis.rows, found.basis.rows), (again.features, found.features)):
             assert [len(part) for part in one.parts] == [len(part) for part in other.parts]

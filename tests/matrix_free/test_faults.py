@@ -119,7 +119,7 @@ def test_the_iterative_regime_tells_what_did_not_converge(fitted, monkeypatch):
     assert "residual" in told
 
 
-@pytest.mark.parametrize("views", [FEW, MANY], ids=["columns", "images"])
+@pytest.mark.parametrize("views", [FEW, MANY], ids=["few", "many"])
 @pytest.mark.parametrize("regime", ["compressed", "iterative"])
 def test_a_network_that_is_blind_everywhere_leaves_all_to_the_complement(regime, views):
     """A saturated output: J is zero, and there is nothing to compress."""
