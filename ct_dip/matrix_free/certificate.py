@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import torch
 
+from ct_dip import memory
 from ct_dip.evidence.model import Tail
 from ct_dip.matrix_free.compressed import Compressed
 from ct_dip.matrix_free.iterative import Iterative
@@ -166,6 +167,7 @@ def _moments_beyond(compressed: Compressed, seed: int) -> tuple[float, float, fl
     solved = compressed.measurement_noise.solve(whole + inside)
     products = (whole - inside).double().T @ solved.double() / compressed.noise
     products = 0.5 * (products + products.T)  # without a difference of large numbers
+    memory.give_back()  # for what comes after it, whose maps are in float64
     own = products.diagonal()
     squares = float(products.square().sum() - own.square().sum()) / (_PROBES * (_PROBES - 1))
     return float(own.mean()), squares, float(own.std()) / _PROBES**0.5
