@@ -1,9 +1,10 @@
 """What a stage of a run found, on disk, so that a killed run goes on to the same bits. No pickles."""
 
+import contextlib
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -14,6 +15,8 @@ from ct_dip.files import atomic_path
 from ct_dip.scratch import Waiting
 
 T = TypeVar("T")
+
+_DAMAGE = (KeyError, ValueError, EOFError, OSError, zipfile.BadZipFile)  # what reading a broken file raises
 
 
 def save_checkpoint(path: Path, digest: str, state: Mapping[str, Tensor | Waiting]) -> None:
@@ -46,18 +49,22 @@ def stage_object(
     *,
     compute: Callable[[], T],
     to_state: Callable[[T], Mapping[str, Tensor | Waiting]],
-    from_state: Callable[[dict[str, Tensor]], T],
+    from_state: Callable[[Mapping[str, Tensor]], T],
 ) -> T:
-    """`stage_result` of what is no dictionary of tensors, but can be written as one and read again."""
+    """`stage_result` of what is no dictionary of tensors, but can be written as one and read again.
+
+    Args:
+        from_state: of a state whose tensors are read from the file when they are asked for, each time anew.
+    """
     if folder is None:
         return compute()
     path = folder / name
     try:
-        state = load_checkpoint(path, digest)
+        with _opened(path, digest) as state:
+            if state is not None:
+                return from_state(state)
     except InputError:
-        state = None
-    if state is not None:
-        return from_state(state)
+        pass  # of other inputs, or damaged
     found = compute()
     save_checkpoint(path, digest, to_state(found))
     return found
@@ -70,19 +77,56 @@ def load_checkpoint(path: Path, digest: str) -> dict[str, Tensor] | None:
         InputError: the file belongs to another scan, configuration or ray transform, or is damaged. It is
             not touched.
     """
+    with _opened(path, digest) as state:
+        return None if state is None else dict(state)
+
+
+class _Stored(Mapping[str, Tensor]):
+    """The tensors of a file, read when they are asked for: not all of them are needed at once."""
+
+    def __init__(self, path: Path, arrays: Any) -> None:
+        self._path, self._arrays = path, arrays
+
+    def array(self, name: str) -> np.ndarray[Any, Any]:
+        try:
+            found: np.ndarray[Any, Any] = self._arrays[name]
+        except _DAMAGE as error:
+            raise _unreadable(self._path, error) from error
+        return found
+
+    def __getitem__(self, name: str) -> Tensor:
+        if name not in self._arrays or name == "digest":
+            raise KeyError(name)
+        return torch.from_numpy(self.array(name))
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self._arrays if name != "digest")
+
+    def __len__(self) -> int:
+        return len(self._arrays) - 1
+
+
+@contextlib.contextmanager
+def _opened(path: Path, digest: str) -> Iterator[_Stored | None]:
+    """The state in a file; see `load_checkpoint`."""
     if not path.exists():
-        return None
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            found = str(arrays["digest"])
-            names = [name for name in arrays if name != "digest"] if found == digest else []
-            state = {name: torch.from_numpy(arrays[name]) for name in names}
-    except (KeyError, ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
-        raise InputError(f"checkpoint {path} cannot be read ({error}); remove it to start again") from error
-    if found != digest:
-        raise InputError(
-            f"checkpoint {path} belongs to another scan or configuration, or to another ray transform; "
-            "give the --backend and --kernel that it began with, use another run folder, or remove it to "
-            "start again"
-        )
-    return state
+        yield None
+        return
+    with contextlib.ExitStack() as stack:
+        try:
+            file = stack.enter_context(path.open("rb"))
+            arrays = stack.enter_context(np.load(file, allow_pickle=False))
+        except _DAMAGE as error:
+            raise _unreadable(path, error) from error
+        stored = _Stored(path, arrays)
+        if str(stored.array("digest")) != digest:
+            raise InputError(
+                f"checkpoint {path} belongs to another scan or configuration, or to another ray transform; "
+                "give the --backend and --kernel that it began with, use another run folder, or remove it to "
+                "start again"
+            )
+        yield stored
+
+
+def _unreadable(path: Path, error: Exception) -> InputError:
+    return InputError(f"checkpoint {path} cannot be read ({error}); remove it to start again")

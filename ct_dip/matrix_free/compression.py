@@ -12,6 +12,7 @@ What *other* random elements, the probes, leave outside of Q has the expected sq
 """
 
 import time
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
@@ -149,18 +150,21 @@ def to_state(compression: Compression, before: Compression) -> dict[str, Tensor 
     ):
         for number, part in enumerate(rows.parts):
             if number >= len(old.parts) or part is not old.parts[number]:
-                state[f"{name}-{number:03d}"] = part
+                state[f"{name}-{number:05d}"] = part
     return state
 
 
-def from_state(state: dict[str, Tensor], before: Compression) -> Compression:
-    """What `to_state` kept, with the same parts, so that products have the same bits."""
+def from_state(state: Mapping[str, Tensor], before: Compression) -> Compression:
+    """What `to_state` kept, with the same parts, so that products have the same bits.
+
+    Parts are asked for one after another: those of a basis go on to where they wait.
+    """
 
     def rows(name: str, old: Rows) -> Rows:
-        new = {int(key.removeprefix(name)): part for key, part in state.items() if key.startswith(name)}
-        found = old.first_parts(min(new, default=len(old.parts)))
-        for number in sorted(new):
-            found = found.with_part(new[number])
+        new = sorted(key for key in state if key.startswith(name))
+        found = old.first_parts(min((int(key.removeprefix(name)) for key in new), default=len(old.parts)))
+        for key in new:
+            found = found.with_part(state[key])
         return found
 
     return Compression(

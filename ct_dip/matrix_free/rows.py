@@ -2,8 +2,7 @@
 
 They may be the largest things in memory, so they are never copied as a whole: not to be extended, and not to
 be multiplied in another precision. A basis is read from one end to the other, some times for every batch of
-network passes; so most of it waits on disk, and what it takes in memory does not grow with the image. (A
-basis that comes back from a run folder is in memory once, while it is read.)
+network passes; so most of it waits on disk, and what it takes in memory does not grow with the image.
 """
 
 from collections.abc import Iterator, Sequence

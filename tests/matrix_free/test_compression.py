@@ -1,6 +1,8 @@
 """The randomised block Krylov method: what it keeps, what it says it left out, and where it gives up."""
 
 import time
+import weakref
+from collections.abc import Mapping
 
 import pytest
 import torch
@@ -9,7 +11,7 @@ from ct_dip.checkpoint import load_checkpoint, save_checkpoint
 from ct_dip.matrix_free import compression as module
 from ct_dip.matrix_free import rows as rows_module
 from ct_dip.matrix_free.compression import empty_compression, extend, from_state, to_state
-from ct_dip.scratch import Waiting
+from ct_dip.scratch import Waiting, in_memory
 from tests.matrix_free.dense import FEW, MANY, columns_of, configured, measured_jacobian, problem_of
 
 
@@ -170,4 +172,31 @@ def test_it_comes_back_from_files_as_it_was(problem, in_memory, monkeypatch, tmp
         for one, other in ((again.basis.rows, found.basis.rows), (again.features, found.features)):
             assert [len(part) for part in one.parts] == [len(part) for part in other.parts]
             assert torch.equal(one.whole(), other.whole())
-    assert "features-000" not in state  # which had not changed
+    assert "features-00000" not in state  # which had not changed
+
+
+def test_parts_of_a_stored_basis_are_in_memory_one_after_another(problem, monkeypatch):
+    """Those that wait on disk; so a run that goes on needs no more memory than one that never stopped."""
+    monkeypatch.setattr(rows_module, "PART", 4)
+    monkeypatch.setattr(rows_module, "IN_MEMORY", 0)
+    monkeypatch.setattr(module, "_BATCH", 3)
+    start = empty_compression(problem)
+    stored = to_state(compress(problem, rank=12, before=start), start)
+    given = []
+
+    class State(Mapping):
+        def __getitem__(self, key):
+            found = torch.clone(in_memory(stored[key]))
+            if key.startswith("basis"):
+                assert not any(other() is not None for other in given)
+                given.append(weakref.ref(found))
+            return found
+
+        def __iter__(self):
+            return iter(stored)
+
+        def __len__(self):
+            return len(stored)
+
+    from_state(State(), start)
+    assert len(given) > 2
