@@ -1,6 +1,5 @@
 """What every benchmark shares: a clock and a row."""
 
-import random
 import statistics
 import time
 from collections.abc import Callable
@@ -65,8 +64,8 @@ def interleaved(
 ) -> list[float]:
     """Seconds of each job, run in turns so that a busy moment of the machine hits all of them.
 
-    Every round has an order of its own: a job that always followed the same other one would find the caches
-    as that one left them.
+    Orders change from round to round: a job that always followed the same other one would find the caches as
+    that one left them.
 
     Args:
         summary: of the rounds of a job. The least is what the machine can do; the median, what it does.
@@ -75,11 +74,17 @@ def interleaved(
     times: list[list[float]] = [[] for _ in jobs]
     for job in jobs:
         job()  # warm up
-    turns, shuffle = list(zip(jobs, times, strict=True)), random.Random(0).shuffle
-    for _ in range(rounds):
-        shuffle(turns)
-        for job, taken in turns:
+    orders = balanced_orders(len(jobs))
+    for number in range(rounds):
+        for index in orders[number % len(orders)]:
             start = clock()
-            job()
-            taken.append(clock() - start)
+            jobs[index]()
+            times[index].append(clock() - start)
     return [summary(taken) for taken in times]
+
+
+def balanced_orders(count: int) -> list[list[int]]:
+    """Orders of some jobs in which each follows every other one equally often (Williams 1949)."""
+    first = [(place + 1) // 2 if place % 2 else (count - place // 2) % count for place in range(count)]
+    orders = [[(job + shift) % count for job in first] for shift in range(count)]
+    return orders if count % 2 == 0 else orders + [order[::-1] for order in orders]

@@ -95,15 +95,18 @@ class _Stored(Mapping[str, Tensor]):
         return found
 
     def __getitem__(self, name: str) -> Tensor:
-        if name not in self._arrays or name == "digest":
+        if name not in self:
             raise KeyError(name)
         return torch.from_numpy(self.array(name))
 
+    def __contains__(self, name: object) -> bool:
+        return name != "digest" and name in self._arrays.files
+
     def __iter__(self) -> Iterator[str]:
-        return (name for name in self._arrays if name != "digest")
+        return (name for name in self._arrays.files if name != "digest")
 
     def __len__(self) -> int:
-        return len(self._arrays) - 1
+        return len(self._arrays.files) - 1
 
 
 @contextlib.contextmanager

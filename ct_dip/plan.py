@@ -11,13 +11,14 @@ import torch
 from ct_dip import memory
 from ct_dip.config import RunConfig
 from ct_dip.data.scan import Scan
+from ct_dip.devices import pick_device
 from ct_dip.dip.ensemble import Ensemble
 from ct_dip.dip.fit import fit_bytes
 from ct_dip.dip.presets import resolve, unet_shape
 from ct_dip.dip.unet import UNet
 from ct_dip.operators import ray_transform
 from ct_dip.operators.linear_map import LinearMap
-from ct_dip.operators.sparse import estimate_bytes, waiting_bytes
+from ct_dip.operators.sparse import estimate_bytes, estimate_peak_bytes, waiting_bytes
 from ct_dip.posterior.regimes import plan_regime
 from ct_dip.tangent.jacobian import Jacobian
 from ct_dip.tangent.taps import tap_pairs
@@ -110,7 +111,7 @@ def plan_run(scan: Scan, config: RunConfig, *, budget: int, measure: bool = Fals
     if config.method == "lin-dip":
         inference = plan_regime(shape, scan, config.inference, budget - arrays)
         regime, disk = inference.regime, inference.disk
-        if regime != "exact" and config.backend in ("auto", "sparse"):
+        if regime != "exact" and _is_sparse(scan, config, budget):
             disk += waiting_bytes(scan.geometry, config.kernel)
         stages += [
             StagePlan(name=name, bytes=arrays + size, passes=inference.passes.get(name, 0))
@@ -130,6 +131,13 @@ def plan_run(scan: Scan, config: RunConfig, *, budget: int, measure: bool = Fals
         disk=disk,
     )
     return _measured(plan, scan, config) if measure and plan.bytes <= budget else plan
+
+
+def _is_sparse(scan: Scan, config: RunConfig, budget: int) -> bool:
+    """Whether the ray transform of inference, which runs on the CPU wherever the fit did, is a matrix."""
+    backend = config.backend if pick_device(config.device).type == "cpu" else "auto"
+    fits = estimate_peak_bytes(scan.geometry, config.kernel) <= budget
+    return backend == "sparse" or (backend == "auto" and fits)
 
 
 def _measured(plan: Plan, scan: Scan, config: RunConfig) -> Plan:

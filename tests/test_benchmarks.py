@@ -1,6 +1,8 @@
 """Benchmarks print what they promise, on a size that takes no time."""
 
+import itertools
 import json
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,7 @@ import benchmarks.scaling
 import benchmarks.tangent_products
 from benchmarks.__main__ import BENCHMARKS, main
 from benchmarks.inference import Meter
+from benchmarks.measure import balanced_orders
 from ct_dip.dip.unet import UNet, UNetShape
 
 pytestmark = pytest.mark.usefixtures("untouched_allocator")
@@ -128,3 +131,12 @@ def test_every_stage_has_its_own_peak():
 
 def test_a_power_law_is_found():
     assert benchmarks.scaling.power_law([1, 2, 4], [3, 12, 48]) == pytest.approx((2, 3))
+
+
+@pytest.mark.parametrize("count", range(1, 8))
+def test_every_job_follows_every_other_one_equally_often(count):
+    orders = balanced_orders(count)
+    assert all(sorted(order) == list(range(count)) for order in orders)
+    follows = Counter(pair for order in orders for pair in itertools.pairwise(order))
+    assert len(follows) == count * (count - 1)
+    assert len(set(follows.values())) <= 1

@@ -43,9 +43,14 @@ def test_it_comes_back_as_it_was(path):
 def test_tensors_are_read_when_they_are_asked_for(path):
     """A state whose first tensor is damaged still has its second."""
     damage(path)
-    found, computed = stage(path, from_state=lambda state: (sorted(state), len(state), state["second"]))
-    assert found[:2] == (["first", "second"], 2)
-    assert torch.equal(found[2], STATE["second"])
+
+    def look(state):
+        names = ("first", "second", "third", "digest", "first.npy")
+        return sorted(state), len(state), [name in state for name in names], state["second"]
+
+    found, computed = stage(path, from_state=look)
+    assert found[:3] == (["first", "second"], 2, [True, True, False, False, False])
+    assert torch.equal(found[3], STATE["second"])
     assert not computed
 
 

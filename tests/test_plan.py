@@ -131,6 +131,7 @@ def test_the_verb_names_the_disk_space(tmp_path, monkeypatch, capsys):
     assert basis > 0
     assert plan("--json") == basis + size
     assert plan("--json", "backend=astra") == basis
+    assert plan("--json", "kernel=line") == basis + estimate_bytes(make(20).geometry, "line")
     assert plan("--json", "inference.regime=iterative") == size
     assert plan("--json", "inference.regime=exact") == 0
     assert f"KiB in {tmp_path} meanwhile" in plan()

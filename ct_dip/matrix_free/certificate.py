@@ -82,6 +82,7 @@ def check_compression(
 
     searched = at_mean if of_evidence is None else of_evidence
     log_det, evidence_error = log_det_beyond(searched, seed)
+    memory.give_back()
     quadratic, solvers = 0.0, [whole]
     if problem.config.objective != "fit":  # in which the quadratic form is that of the fitted weights
         fitted = whole
@@ -123,6 +124,7 @@ def tail_beyond(compressed: Compressed, scale: float, seed: int = 0) -> Tail | N
         ``None`` if nothing is outside that could be told from rounding.
     """
     trace, squares, error = _moments_beyond(compressed, seed)
+    memory.give_back()  # for a product whose maps are in float64
     if trace <= error or squares <= 0:
         return None
     problem, covariance = compressed.problem.in_float64(), compressed.covariance
@@ -167,7 +169,6 @@ def _moments_beyond(compressed: Compressed, seed: int) -> tuple[float, float, fl
     solved = compressed.measurement_noise.solve(whole + inside)
     products = (whole - inside).double().T @ solved.double() / compressed.noise
     products = 0.5 * (products + products.T)  # without a difference of large numbers
-    memory.give_back()  # for what comes after it, whose maps are in float64
     own = products.diagonal()
     squares = float(products.square().sum() - own.square().sum()) / (_PROBES * (_PROBES - 1))
     return float(own.mean()), squares, float(own.std()) / _PROBES**0.5

@@ -109,9 +109,9 @@ def extend(
         return seen(covariance.root(noise.to(weights.device)))
 
     with (progress or Progress()).stage("compression") as stage:
-        probes = basis.outside(random())
+        probes = basis.outside(basis.outside(random()))  # once leaves rounding, of signals that are strong
         while True:
-            squares = probes.T.double().square().sum(dim=0)
+            squares = probes.double().square().sum(dim=1)
             left, error = float(squares.mean()), float(squares.std()) / _BATCH**0.5
             stage.update(basis.rank, rank=basis.rank, outside=left / problem.dimensions)
             late = deadline is not None and time.monotonic() > deadline
@@ -130,7 +130,8 @@ def extend(
             new = new[: max_rank - basis.rank]
             features = features.extended(_finite(problem.pull(new.T), "Jᵀ"))
             passes += len(new)
-            probes = Columns(Rows([new])).outside(probes)
+            added = Columns(Rows([new]))
+            probes = added.outside(added.outside(probes))
             basis = basis.extended(new)
             memory.give_back()  # what a batch leaves in the heap
     return Compression(basis, features, left, error, passes, left <= trace)

@@ -114,7 +114,7 @@ def fit_compressed(
     def grow(
         before: Compression, theta: Tensor, noise: float, number: int, max_rank: int = max_rank
     ) -> Compression:
-        digest = f"{problem_digest(problem)} {allowed} {max_rank} {seed} {deadline is None}"
+        digest = f"columns {problem_digest(problem)} {allowed} {max_rank} {seed} {deadline is None}"
         found = stage_object(
             folder,
             COMPRESSION.format(number=number),

@@ -77,7 +77,6 @@ class SparseRayTransform(RayTransform):
         )
         if estimate_nonzeros(geometry, kernel) >= 2**31:
             raise BackendError("the matrix has more than 2³¹ non-zeros; use the matrix-free backend 'astra'")
-        _hear_the_warning_of_torch()
         matrix = _load_or_assemble(geometry, kernel)
         self.nonzeros = int(matrix.nnz)
         self._matrix = _to_torch(matrix, self.device)
@@ -94,7 +93,7 @@ class SparseRayTransform(RayTransform):
 
         For work whose time goes elsewhere, as into passes of a network. Small matrices stay where they are.
         """
-        if self.nbytes <= _SMALL or self._matrix.waits:
+        if self.nbytes <= _SMALL or self._matrix.waits or self.device.type != "cpu":
             yield
             return
         scratch = Scratch()
@@ -141,13 +140,19 @@ class _Matrix(NamedTuple):
 
     def kept_in(self, scratch: Scratch) -> "_Matrix":
         """The same on disk, in blocks that products have in memory one after another."""
-        columns, values = in_memory(self.columns[0]), in_memory(self.values[0])
+        whole = self.in_one() if len(self.values) > 1 else self  # as after a disk that was full
+        (columns,), (values,) = map(in_memory, whole.columns), map(in_memory, whole.values)
         cuts = _cuts(0, len(self.rows) - 1, len(values), _BLOCK)
         where = [slice(int(self.rows[first]), int(self.rows[stop])) for first, stop in pairwise(cuts)]
+
+        def kept(part: Tensor) -> Tensor | Waiting:
+            """What is empty would be a view, and hold all of it."""
+            return scratch.keep(part) if len(part) else part.clone()
+
         return self._replace(
             cuts=cuts,
-            columns=tuple(scratch.keep(columns[own]) for own in where),
-            values=tuple(scratch.keep(values[own]) for own in where),
+            columns=tuple(kept(columns[own]) for own in where),
+            values=tuple(kept(values[own]) for own in where),
         )
 
     def in_one(self) -> "_Matrix":
@@ -186,6 +191,7 @@ def _cuts(first: int, stop: int, nonzeros: int, size: int) -> tuple[int, ...]:
 
 def _multiply(matrix: _Matrix, vectors: Tensor) -> Tensor:
     """(n, columns) → (n, rows), in the precision of the vectors. A single one has its own, faster kernel."""
+    _hear_the_warning_of_torch()
     columns = vectors[0] if len(vectors) == 1 else vectors.T.contiguous()
     found = [part @ columns for part in matrix.in_precision(vectors.dtype)]
     whole = found[0] if len(found) == 1 else torch.cat(found)
