@@ -150,7 +150,7 @@ def test_a_copy_of_a_transform_that_waits_is_a_transform(transform):
 def test_blocks_without_rays_hold_nothing(folder, monkeypatch):
     """Pixels that no ray sees: a view of no values would hold all of them."""
     monkeypatch.setattr(sparse, "_SMALL", 0)
-    monkeypatch.setattr(sparse, "_BLOCK", 100)
+    monkeypatch.setattr(sparse, "_BLOCK", 1)
     narrow = ParallelBeam(volume=Volume(shape=(40, 40)), angles=[0.0], detectors=3)
     transform, y = SparseRayTransform(narrow), torch.ones(2, *narrow.range_shape)
     back = transform.T(y)
