@@ -61,7 +61,7 @@ class DipConfig(_Section):
     norm_groups: int | None = Field(default=None, ge=0)
     output: Literal["sigmoid", "identity", "softplus"] | None = None
     upsampling: Literal["bilinear", "nearest"] = "bilinear"
-    input: Literal["fbp", "noise"] = "fbp"
+    input: Literal["tv", "fbp", "noise"] = "tv"
     jitter: float = Field(default=0.0, ge=0, allow_inf_nan=False)  # of the input, at every step
     data_term: Literal["gaussian", "poisson"] = "gaussian"
     ramp: float | None = Field(default=None, ge=0, le=1)  # share of ramp-filtered residuals in the data term

@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.func import functional_call, grad_and_value, vmap
 
-from ct_dip.arrays import Floats
+from ct_dip.arrays import Bools, Floats
 from ct_dip.classical.fbp import fbp
+from ct_dip.classical.tv import tv
 from ct_dip.config import DipConfig
 from ct_dip.data.scan import Scan
 from ct_dip.dip.adam import Adam
@@ -25,6 +27,9 @@ _SNAPSHOT_STEPS = 100
 # After the warm-up, a loss this many times the first one means that the network is lost: it may have
 # exploded, or collapsed to a constant image, from which no gradient leads back.
 _LOST = 2.0
+_ROOM, _LITTLE_ROOM = 1.25, 1.05  # range of the output over the largest value of a TV image
+_TOP, _PLATEAU = 0.9, 0.05  # values above this part of the largest, in so many pixels, are a plateau
+_TV_TOLERANCE = 1e-2  # relative duality gap of the reconstruction that range and input come from
 
 
 class FitDivergedError(CtDipError):
@@ -86,9 +91,12 @@ class Ensemble:
         self.sizes = {name: p.shape for name, p in self.skeleton.named_parameters()}
         sinograms = [torch.as_tensor(scan.sinogram.copy(), device=device) for scan in scans]
         _refuse_constant(sinograms)
-        starts = [fbp(y, scan.geometry, filter="hann") for scan, y in zip(scans, sinograms, strict=True)]
-        self.scales = [network_scale(scan, start) for scan, start in zip(scans, starts, strict=True)]
         variances, self.noise_known = zip(*(scan.variance_or_estimate() for scan in scans), strict=True)
+        quick = [
+            tv(transform, y, variance=torch.as_tensor(variance), tolerance=_TV_TOLERANCE).image
+            for y, variance in zip(sinograms, variances, strict=True)
+        ]
+        self.scales = [network_scale(image, scan.evaluated) for image, scan in zip(quick, scans, strict=True)]
         self.targets = make_targets(
             scans,
             variances,
@@ -100,14 +108,19 @@ class Ensemble:
         )
         self.generator = torch.Generator().manual_seed(seeds[0])
         weights, inputs = [], []
-        for start, scale, seed in zip(starts, self.scales, seeds, strict=True):
+        for scan, sinogram, image, scale, seed in zip(
+            scans, sinograms, quick, self.scales, seeds, strict=True
+        ):
             generator = torch.Generator().manual_seed(seed)
             network = UNet(self.shape)
-            unit = start / scale
-            network.initialise(generator, float(unit.mean().clamp(0.02, 0.9)))
+            network.initialise(generator, float((image / scale).mean().clamp(0.02, 0.9)))
             weights.append(torch.cat([p.detach().flatten() for p in network.parameters()]))
-            noise = torch.rand(start.shape, generator=generator).to(unit)
-            inputs.append(noise if config.input == "noise" else unit)
+            if config.input == "tv":
+                inputs.append(image / scale)
+            elif config.input == "fbp":
+                inputs.append(fbp(sinogram, scan.geometry, filter="hann") / scale)
+            else:
+                inputs.append(torch.rand(image.shape, generator=generator).to(image))
         self.inputs = torch.stack(inputs)
         self.adam = Adam(torch.stack(weights).to(device))
         self.schedule = Schedule(
@@ -126,11 +139,13 @@ class Ensemble:
         self.stopped_at = torch.zeros(members, dtype=torch.long)
         self.traces: dict[str, list[Tensor]] = {"loss": [], "misfit": [], "psnr": []}
         self.snapshot = _copy(self.state())
-        value = objective(transform, config.data_term, config.ramp)
+        value = objective(transform, config.data_term)
 
-        def loss(flat: Tensor, z: Tensor, *target: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        def loss(
+            flat: Tensor, z: Tensor, ramp: Tensor, *target: Tensor
+        ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
             image = self._image(flat, z)
-            total, fit = value(image, *target)
+            total, fit = value(image, ramp, *target)
             return total, (fit, image)
 
         self.loss = loss
@@ -197,7 +212,9 @@ class Ensemble:
 
         Networks that are done cost nothing: their rows are zero (gradients) or NaN.
         """
-        target = tuple(vars(self.targets).values())
+        assert self.config.ramp is not None
+        ramp = self.config.ramp * self.schedule.heat(self.adam.steps, self.cooling_since)
+        target = (ramp.to(self.device), *vars(self.targets).values())
         active = torch.nonzero(~self.done)[:, 0].to(self.device)
         if len(active) == 1:
             # One network does not pay for being an ensemble: plain autograd is a third faster.
@@ -222,7 +239,7 @@ class Ensemble:
         if all(scan.ground_truth is not None for scan in self.scans):
             shown = images.detach().cpu().numpy()
             values = [
-                torch.nan if done else psnr(scale * image, scan.ground_truth, scan.mask)
+                torch.nan if done else psnr(scale * image, scan.ground_truth, scan.evaluated)
                 for done, scan, scale, image in zip(self.done, self.scans, self.scales, shown, strict=True)
                 if scan.ground_truth is not None
             ]
@@ -273,7 +290,8 @@ class Ensemble:
         for i, scale in enumerate(self.scales):
             with torch.no_grad():
                 target = (t[i] for t in vars(self.targets).values())
-                loss, (misfit, image) = self.loss(self.kept[i], self.inputs[i], *target)
+                noise_model = torch.zeros((), device=self.device)  # no ramp: where the cool-down ends
+                loss, (misfit, image) = self.loss(self.kept[i], self.inputs[i], noise_model, *target)
             end = int(self.stopped_at[i])
             traces = {name: torch.stack(v)[:end, i].numpy() for name, v in self.traces.items() if v}
             results.append(
@@ -294,19 +312,24 @@ class Ensemble:
         return results
 
 
-def network_scale(scan: Scan, reconstruction: Tensor) -> float:
-    """1/mm per unit of the network's output, so that the image is O(1).
+def network_scale(reconstruction: Tensor, seen: Bools) -> float:
+    """1/mm per unit of the network's output, with room above the largest plausible attenuation.
 
-    The scan's ``attenuation_scale`` where a quick reconstruction agrees with it within a factor of three;
-    otherwise, as for a measured scan of which nobody said, 1.25 times what all but 0.1 % of the
-    reconstruction's pixels stay below.
+    A sigmoid cannot exceed 1, so whatever is denser than the scale would be lost. It comes from the data
+    alone: what a scan says of its object is often true of its soft parts only. TV takes contrast from dense
+    parts that are small, hence the room; where many pixels share the largest value it takes little, and a
+    plateau is fitted best where the output saturates.
+
+    Args:
+        reconstruction: a total-variation image, whose largest values are no noise, (rows, columns), 1/mm.
+        seen: pixels in the field of view; what is outside can take any value.
     """
-    high = float(torch.quantile(reconstruction.flatten().double(), 0.999))
-    if high <= 0:
-        raise ScanError("the sinogram holds no object: its back-projection is nowhere positive")
-    if scan.attenuation_scale / 3 <= high <= scan.attenuation_scale * 3:
-        return scan.attenuation_scale
-    return 1.25 * high
+    values = reconstruction.cpu().numpy()[seen]
+    largest = float(values.max())
+    if largest <= 0:
+        raise ScanError("the sinogram holds no object: its reconstruction is nowhere positive")
+    plateau = float(np.mean(values > _TOP * largest)) >= _PLATEAU
+    return (_LITTLE_ROOM if plateau else _ROOM) * largest
 
 
 def _refuse_constant(sinograms: Sequence[Tensor]) -> None:

@@ -5,6 +5,8 @@ which has no preferred direction. Both data terms are means over the d_y measure
 the truth is 1. The first is that of the noise model. The gradient of such a misfit is a back-projection,
 which is blurred: edges would come last, after thousands of steps. The second filters the residuals by the
 ramp of FBP, so that its gradient is a filtered back-projection and fine detail is learned as early as coarse.
+But it hardly sees low frequencies, and alone it would leave them wrong. So ρ falls to zero with the
+cool-down: a fit begins with the filter and ends with the noise model.
 """
 
 from collections.abc import Callable, Sequence
@@ -109,17 +111,14 @@ def ramp_misfit(residual: Tensor, gains: Tensor) -> Tensor:
 
 
 def objective(
-    transform: LinearMap, kind: DataTerm, ramp: float
-) -> Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """A function of (O(1) image, and one row of every field of `Targets`) → (L, misfit).
-
-    Args:
-        ramp: share of the ramp-filtered misfit in the data term.
-    """
+    transform: LinearMap, kind: DataTerm
+) -> Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """A function of (O(1) image, ρ, and one row of every field of `Targets`) → (L, misfit)."""
     gains = ramp_gains(transform.range_shape[-1])
 
     def value(
         image: Tensor,
+        ramp: Tensor,
         sinogram: Tensor,
         precision: Tensor,
         photons: Tensor,
@@ -128,10 +127,8 @@ def objective(
     ) -> tuple[Tensor, Tensor]:
         projected = transform(scale * image)
         fit = misfit(projected, sinogram, precision, photons, kind)
-        data = fit
-        if ramp:
-            standardised = (projected - sinogram) * precision.sqrt()
-            data = (1 - ramp) * fit + ramp * ramp_misfit(standardised, gains.to(image))
+        standardised = (projected - sinogram) * precision.sqrt()
+        data = (1 - ramp) * fit + ramp * ramp_misfit(standardised, gains.to(image))
         return data + penalty * total_variation(image, isotropic=True), fit
 
     return value

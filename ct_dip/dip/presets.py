@@ -21,6 +21,8 @@ class Preset:
     max_steps: int
 
 
+MEDIUM, LARGE = 64, 400  # pixels of the shorter side from which on a network of that size is taken
+
 # The sizes of the papers: KMNIST (28²), images of 128² to 256², the walnut (501²).
 PRESETS = {
     "small": Preset(
@@ -59,14 +61,14 @@ PRESETS = {
 def resolve(config: DipConfig, shape: tuple[int, int]) -> DipConfig:
     """The configuration with every open choice made, for images of a shape.
 
-    ``auto`` is small below 64 pixels, large from 400 on, by the shorter side.
+    ``auto`` is small below `MEDIUM` pixels, large from `LARGE` on, by the shorter side.
 
     Raises:
         InputError: the network does not fit the image, or its parts do not fit each other.
     """
     name = config.preset
     if name == "auto":
-        name = "small" if min(shape) < 64 else "medium" if min(shape) < 400 else "large"
+        name = "small" if min(shape) < MEDIUM else "medium" if min(shape) < LARGE else "large"
     preset = PRESETS[name]
     channels = config.channels or preset.channels
     skips = config.skip_channels

@@ -137,7 +137,7 @@ def matrix_free_problem(
         jacobian=jacobian,
         whitened=whitened,
         prior=weight_prior(config, jacobian, scales),
-        complement=_complement(config, fit, jacobian, whitened),
+        complement=_complement(config, jacobian, whitened),
         prior_mean=mean.double(),
         residual=unexplained(mean),
         residual_at_fit=unexplained(mean + linear),
@@ -147,9 +147,7 @@ def matrix_free_problem(
     )
 
 
-def _complement(
-    config: InferenceConfig, fit: DipFit, jacobian: Jacobian, whitened: Whitened
-) -> Complement | None:
+def _complement(config: InferenceConfig, jacobian: Jacobian, whitened: Whitened) -> Complement | None:
     pixels = jacobian.image.numel()
     if config.complement == "none":
         return None
@@ -158,7 +156,7 @@ def _complement(
     if config.complement == "floor":
         return spectral_floor(whitened)
     seen = rms_column_norm(whitened, torch.ones_like(whitened.inverse).flatten(), probes=_NORM_PROBES)
-    return slope_complement(jacobian.image, fit.shape.output, 1 / seen, whitened.inverse.numel())
+    return slope_complement(jacobian.image, 1 / seen, whitened.inverse.numel())
 
 
 def _measured_scales(jacobian: Jacobian, whitened: Whitened, seed: int) -> Tensor:

@@ -75,7 +75,7 @@ def linear_model(
     linear = jacobian(jacobian.weights).double().flatten()  # J w̃
     mean = image - linear if config.prior_mean == "tangent" else torch.zeros_like(image)
     sinogram = torch.as_tensor(scan.sinogram / np.sqrt(variance)).double().flatten()
-    complement = _complement(config, jacobian, fit, whitened)
+    complement = _complement(config, jacobian, whitened)
     residual, at_fit = (sinogram - whitened @ x for x in (mean, mean + linear))
     rotation, rest = None, NO_REST
     with progress.stage("measured covariances"):
@@ -184,9 +184,7 @@ def _measured(grams: Tensor, whitened: Tensor, complement: Complement | None) ->
     return CovarianceSum(len(whitened), matrices(), len(grams) + in_model + 1)
 
 
-def _complement(
-    config: InferenceConfig, jacobian: Jacobian, fit: DipFit, whitened: Tensor
-) -> Complement | None:
+def _complement(config: InferenceConfig, jacobian: Jacobian, whitened: Tensor) -> Complement | None:
     if config.complement == "none":
         return None
     if config.complement == "white":
@@ -194,4 +192,4 @@ def _complement(
     if config.complement == "floor":
         return published_floor(whitened)
     seen = math.sqrt(float(whitened.square().sum()) / whitened.shape[1])
-    return slope_complement(jacobian.image, fit.shape.output, 1 / seen, len(whitened))
+    return slope_complement(jacobian.image, 1 / seen, len(whitened))

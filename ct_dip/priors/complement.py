@@ -5,8 +5,8 @@ from every ``h(w)``, as every true one does, are impossible. The data hardly see
 of prior knowledge:
 
 ``slope``: a network that misplaces an edge is wrong where the image changes within a pixel or two, and where
-it is between its extremes. With x = f(w̃) relative to the range of the output, ⟨·⟩ the 3×3 mean, and c the
-number of pixels per measurement where that is above one, the deviation is
+it is between its extremes. With x = f(w̃) relative to its own range, ⟨·⟩ the 3×3 mean, and c the number of
+pixels per measurement where that is above one, the deviation is
 ``1.5 c^½ (⟨x²⟩ − ⟨x⟩²)^½ + ⟨x (1 − x)⟩`` in units of what the noise leaves open in a single pixel, σ/‖A e_j‖;
 plus a small floor everywhere. Where an edge lies is the less certain the fewer measurements there are; a
 plateau is an average of many pixels.
@@ -24,7 +24,6 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 from torch import Tensor
 
 from ct_dip.arrays import Floats
-from ct_dip.dip.unet import Output
 from ct_dip.operators.linear_map import LinearMap
 
 # A compromise of KMNIST images 50 to 57, HTC 2022 01a and 04c, and generated objects; experiments/README.md.
@@ -54,7 +53,7 @@ class Complement(NamedTuple):
     in_model: bool = True
 
 
-def slope_complement(image: Tensor, output: Output, pixel_noise: float, measurements: int) -> Complement:
+def slope_complement(image: Tensor, pixel_noise: float, measurements: int) -> Complement:
     """See the module.
 
     Args:
@@ -62,9 +61,7 @@ def slope_complement(image: Tensor, output: Output, pixel_noise: float, measurem
         pixel_noise: σ/‖A e_j‖ of a typical pixel, in units of the O(1) image.
         measurements: how many there are.
     """
-    low, high = 0.0, 1.0
-    if output != "sigmoid":  # which has no range of its own: that of the image
-        low, high = float(image.min()), float(image.max())
+    low, high = float(image.min()), float(image.max())
     x = (image.double() - low) / ((high - low) or 1.0)
     spread = (_local_mean(x.square()) - _local_mean(x).square()).clamp_min(0)
     crowding = max(1.0, image.numel() / measurements)

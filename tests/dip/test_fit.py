@@ -17,14 +17,17 @@ from ct_dip.data.simulate import NoiseLevel, simulate
 from ct_dip.dip.ensemble import Ensemble, FitDivergedError, network_scale
 from ct_dip.dip.fit import CHECKPOINT, fit_bytes, fit_dip, fit_many
 from ct_dip.dip.presets import resolve
+from ct_dip.dip.schedule import Schedule
 from ct_dip.errors import InputError, ScanError
 from ct_dip.geometry import Volume
 from ct_dip.operators import ray_transform
+from ct_dip.operators.differences import total_variation
 from ct_dip.progress import Progress, Stage
 from ct_dip.quality import psnr
 from ct_dip.scanners import scanner
 
 GEOMETRY = scanner(Volume(shape=(20, 20)), views=15)
+TRANSFORM, CPU = ray_transform(GEOMETRY), torch.device("cpu")
 QUICK = DipConfig(channels=(8, 8), warmup_steps=10, cooldown_steps=30, max_steps=80)
 
 
@@ -135,14 +138,41 @@ def test_unknown_noise_is_estimated_and_stopped_by_the_running_variance():
     assert (ensemble.targets.precision > 0).all()
 
 
-def test_the_scale_is_the_scans_or_found():
+def test_dense_parts_are_not_cut_at_what_the_scan_says_of_soft_ones():
+    """A body of water with a bone of 2.5 times its attenuation, as ``simulate --hu`` scans it."""
+    body = np.zeros((20, 20))
+    body[3:17, 3:17], body[8:12, 8:12] = 1.0, 2.5
+    scan = simulate(body, GEOMETRY, noise=NoiseLevel(relative=0.02), attenuation=0.02, same_grid=True)
+    assert scan.attenuation_scale == 0.02
+    fit = fit_dip(scan, DipConfig(channels=(16, 16), max_steps=600, cooldown_steps=200))
+    assert fit.image[9:11, 9:11].mean() == pytest.approx(0.05, rel=0.1)
+
+
+def test_a_fit_ends_with_the_noise_model_alone():
+    """Ramp-filtered residuals hardly see a shift of a whole view: alone they would leave it."""
+    schedule = Schedule(peak=1.0, warmup=1, cooldown=10, budget=50)
+    shares = [float(schedule.heat(step, torch.tensor([20]))) for step in (0, 20, 25, 30)]
+    assert shares == pytest.approx([1, 1, 0.5, 0])
+    scan = make(same_grid=True)
+    fit = fit_dip(scan, QUICK.model_copy(update={"ramp": 1.0, "max_steps": 400}))
+    variation = float(total_variation(torch.as_tensor(fit.image) / fit.scale, isotropic=True))
+    expected = fit.misfit + 2 * fit.tv_weight / scan.sinogram.size * variation
+    assert fit.loss == pytest.approx(expected, rel=1e-3)
+    assert fit.traces["loss"][-1] == pytest.approx(expected, rel=0.02)  # the last step's own objective
+
+
+def test_the_scale_comes_from_the_data_whatever_the_scan_says():
     scan = make()
-    image = torch.as_tensor(scan.ground_truth.copy())
-    assert network_scale(scan, image) == scan.attenuation_scale
-    unknown = replace(scan, attenuation_scale=1.0)
-    assert network_scale(unknown, image) == pytest.approx(1.25 * float(image.max()), rel=0.1)
+    image, seen = torch.as_tensor(scan.ground_truth.copy()), scan.evaluated
+    scale = network_scale(image, seen)
+    assert scale >= float(image.max())
+    told = [
+        Ensemble([replace(scan, attenuation_scale=value)], resolve(QUICK, (20, 20)), [0], TRANSFORM, CPU)
+        for value in (0.3 * scale, 1.0)
+    ]
+    assert told[0].scales == told[1].scales
     with pytest.raises(ScanError, match="nowhere positive"):
-        network_scale(scan, -image)
+        network_scale(-image, seen)
 
 
 class KilledError(Exception):

@@ -152,7 +152,8 @@ def test_strength_does_not_depend_on_units(factor):
             data_term="gaussian",
             device=torch.device("cpu"),
         )
-        return float(objective(transform, "gaussian", 0.5)(image, *(t[0] for t in vars(targets).values()))[0])
+        target = (t[0] for t in vars(targets).values())
+        return float(objective(transform, "gaussian")(image, torch.tensor(0.5), *target)[0])
 
     plain = loss(scan, 0.02)
     louder = replace(scan, sinogram=scan.sinogram * factor, noise=WhiteNoise(std=scan.noise.std * factor))
