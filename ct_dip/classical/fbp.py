@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ct_dip.classical.filters import ramp_response
-from ct_dip.classical.redundancy import fan_redundancy, one_sided_share, sees_one_side, view_weights
+from ct_dip.classical.redundancy import fan_redundancy, one_sided_share, view_weights
 from ct_dip.geometry import FanBeam, Geometry
 
 
@@ -44,11 +44,11 @@ def fbp(sinogram: Tensor, geometry: Geometry, *, filter: str = "ram-lak", cutoff
         # one side needs the second half.
         views, share = view_weights(geometry.angles, math.pi), np.ones(geometry.detectors)
         full_turn = view_weights(geometry.angles, 2 * math.pi)
-        if sees_one_side(geometry) and full_turn.arc >= 2 * math.pi - 1e-9:
+        if geometry.sees_one_side and full_turn.arc >= 2 * math.pi - 1e-9:
             views, share = full_turn, one_sided_share(geometry)
     sinogram = sinogram * torch.as_tensor(views.weights[:, None] * share).to(sinogram)
     first = float(positions[0])
-    if sees_one_side(geometry):
+    if geometry.sees_one_side:
         # A filtered view does not end where the detector does: go on as far as on the longer side.
         low, high = geometry.reach
         missing = math.ceil(abs(high + low) / geometry.origin_pitch)

@@ -4,6 +4,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ct_dip.arrays import Floats
 from ct_dip.geometry import FanBeam, Geometry
@@ -12,6 +13,7 @@ from ct_dip.geometry import FanBeam, Geometry
 # next one, and more than this part of the circle: randomly placed views have wide gaps, too.
 _MISSING_GAPS = 4.0
 _MISSING_PART = 1 / 18
+_SAME = 1e-9  # of the period: angles that differ by less are one
 
 
 class ViewWeights(NamedTuple):
@@ -26,32 +28,34 @@ def view_weights(angles: Floats, period: float) -> ViewWeights:
     """Half the gap to either neighbour, whatever the order and spacing of the views.
 
     An arc that was not measured counts as a typical gap, so that the views beside it do not weigh for all
-    that is missing.
+    that is missing. Views of the same angle share its weight.
     """
-    wrapped = np.mod(angles, period)
-    order = np.argsort(wrapped)
-    gaps = np.diff(wrapped[order], append=wrapped[order[0]] + period)  # after each sorted view
+    wrapped, view, repeats = _distinct(np.mod(angles, period), period)
+    gaps = np.diff(wrapped, append=wrapped[0] + period)  # after each angle
     widest = int(np.argmax(gaps))
     others = np.delete(gaps, widest)
     next_one = float(others.max(initial=0.0))
     missing = len(others) > 0 and gaps[widest] > max(_MISSING_GAPS * next_one, _MISSING_PART * period)
     start, arc = 0.0, period
     if missing:
-        positive = others[others > 1e-12 * period]
-        typical = float(np.median(positive)) if len(positive) else 0.0
-        start = float(wrapped[order[(widest + 1) % len(angles)]] - typical / 2)
+        typical = float(np.median(others))
+        start = float(wrapped[(widest + 1) % len(wrapped)] - typical / 2)
         arc = period - float(gaps[widest]) + typical
         gaps[widest] = typical
-    weights = np.empty(len(angles))
-    weights[order] = (gaps + np.roll(gaps, 1)) / 2
-    return ViewWeights(weights, start, arc)
+    weights = (gaps + np.roll(gaps, 1)) / 2 / repeats
+    return ViewWeights(weights[view], start, arc)
 
 
-def sees_one_side(geometry: Geometry) -> bool:
-    """Whether the detector reaches far beyond the axis on one side only, as in half-fan scans."""
-    low, high = geometry.reach
-    short, long = sorted((max(0.0, -low), max(0.0, high)))
-    return short < 0.9 * min(long, geometry.volume.inner_radius)
+def _distinct(angles: Floats, period: float) -> tuple[Floats, NDArray[np.intp], NDArray[np.intp]]:
+    """The angles that differ, in order; which of them each view has, (views,); how many views each has."""
+    order = np.argsort(angles, kind="stable")
+    new = np.diff(angles[order], prepend=-np.inf) > _SAME * period
+    if len(angles) > 1 and angles[order[0]] + period - angles[order[-1]] <= _SAME * period:
+        angles = np.where(angles > period / 2, angles - period, angles)  # 0 and a whole turn less rounding
+        return _distinct(angles, period)
+    view = np.empty(len(angles), dtype=np.intp)
+    view[order] = np.cumsum(new) - 1
+    return angles[order][new], view, np.bincount(view)
 
 
 def one_sided_share(geometry: Geometry) -> Floats:
@@ -80,7 +84,7 @@ def fan_redundancy(geometry: FanBeam, start: float, arc: float) -> Floats:
     gamma -= math.atan2(geometry.center_of_rotation, geometry.source_origin)
     beta = geometry.angles[:, None]
     if arc >= 2 * math.pi - 1e-9:
-        if sees_one_side(geometry):
+        if geometry.sees_one_side:
             return np.tile(one_sided_share(geometry), (geometry.views, 1))
         return np.full(geometry.range_shape, 0.5)
     here = _membership(beta, start, arc) * np.ones_like(gamma)

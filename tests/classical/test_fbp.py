@@ -47,6 +47,24 @@ SCANS = {
 }
 
 
+@pytest.mark.parametrize("geometry", [PARALLEL, FAN], ids=["parallel", "fan"])
+def test_a_view_that_is_measured_twelve_times_counts_as_one(geometry):
+    one = replace(geometry, angles=[0.3])
+    sinogram = torch.as_tensor(VALUE * disk_projection(one, CENTER, RADIUS))
+    expected = fbp(sinogram, one)
+    assert float(expected.max()) > VALUE
+    torch.testing.assert_close(fbp(sinogram.tile(12, 1), replace(geometry, angles=[0.3] * 12)), expected)
+
+
+def test_repeated_views_share_the_weight_of_one():
+    """Also across the end of the circle, where rounding puts some of them just below a turn."""
+    once = view_weights(np.array([0.0, 1.0, 2.5]), math.pi).weights
+    twice = view_weights(np.array([0.0, 1.0, 2.5, 1.0, -1e-12, math.pi]), math.pi).weights
+    np.testing.assert_allclose(twice[[0, 1, 2]], once / [3, 2, 1], rtol=1e-9)
+    np.testing.assert_allclose(twice[[3, 4, 5]], once[[1, 0, 0]] / [2, 3, 3], rtol=1e-9)
+    assert twice.sum() == pytest.approx(math.pi)
+
+
 @pytest.mark.parametrize("geometry", SCANS.values(), ids=SCANS.keys())
 def test_a_disk_comes_back_with_its_value(geometry):
     sinogram = torch.as_tensor(VALUE * disk_projection(geometry, CENTER, RADIUS))
