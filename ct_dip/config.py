@@ -108,7 +108,8 @@ class InferenceConfig(_Section):
     preconditioner_rank: int = Field(default=200, ge=1)  # of the iterative regime
     starts: int = Field(default=3, ge=1)  # of the search for hyperparameters
     integrate: Literal["none", "laplace"] = "none"  # over hyperparameters
-    image: Literal["mean", "linear", "dip"] = "mean"  # shown: mean of the other two
+    # Shown: f(w̃), x*, or the mean of the two; auto: the mean below 64 pixels, f(w̃) from there on
+    image: Literal["auto", "mean", "linear", "dip"] = "auto"
     samples: int = Field(default=100, ge=0)  # posterior samples that go into the result
     patch: int | None = Field(default=None, ge=1, le=10)  # width of patch covariances that do
 

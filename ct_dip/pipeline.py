@@ -16,6 +16,7 @@ from ct_dip.classical.fbp import fbp
 from ct_dip.classical.tv import tv
 from ct_dip.config import METHODS, RunConfig
 from ct_dip.data.comparison import Comparison, comparison_of_scan
+from ct_dip.data.plausibility import implausible
 from ct_dip.data.result import Result
 from ct_dip.data.scan import Scan
 from ct_dip.devices import pick_device
@@ -26,7 +27,7 @@ from ct_dip.make_result import Outcome, make_result, posterior_outcome
 from ct_dip.operators import ray_transform
 from ct_dip.operators.linear_map import LinearMap
 from ct_dip.operators.ray import RayTransform
-from ct_dip.plan import plan_run
+from ct_dip.plan import Plan, plan_run
 from ct_dip.posterior.fit import check_minutes, fit_posterior
 from ct_dip.progress import Progress
 
@@ -40,6 +41,7 @@ class _Job:
     config: RunConfig
     progress: Progress
     budget: int  # bytes
+    plan: Plan
     budget_minutes: float | None = None
     run_folder: Path | None = None
     known: Comparison | None = None  # what the image is compared with when it is finished
@@ -107,7 +109,11 @@ def reconstruct(
         _check_fit(fit, scan, config)
     if config.threads is not None:
         torch.set_num_threads(config.threads)
-    plan_run(scan, config, budget=budget).require()
+    plan = plan_run(scan, config, budget=budget)
+    plan.require()
+    warnings = implausible(scan)
+    for warning in warnings:
+        progress.note(warning)
     job = _Job(
         scan=scan,
         sinogram=torch.as_tensor(np.array(scan.sinogram), device=pick_device(config.device)),
@@ -118,9 +124,12 @@ def reconstruct(
         known=known,
         fit=fit,
         budget_minutes=budget_minutes,
+        plan=plan,
     )
     methods = {"fbp": _fbp, "cgls": _cgls, "tv": _tv, "dip": _dip, "lin-dip": _lin_dip}
     outcome = methods[config.method](job)
+    if warnings:
+        outcome.metrics["warnings"] = warnings
     return make_result(outcome, scan, config, known, progress, own_network=fit is None)
 
 
@@ -226,7 +235,7 @@ def _lin_dip(job: _Job) -> Outcome:
         job.config.inference,
         transform=transform if job.sinogram.is_cpu else _on_cpu(job, transform),
         progress=job.progress,
-        memory_budget=job.budget,
+        plan=job.plan.inference,
         budget_minutes=job.budget_minutes,
         run_folder=job.run_folder,
         seed=job.config.seed,

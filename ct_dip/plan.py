@@ -19,7 +19,7 @@ from ct_dip.dip.unet import UNet
 from ct_dip.operators import ray_transform
 from ct_dip.operators.linear_map import LinearMap
 from ct_dip.operators.sparse import estimate_bytes, estimate_peak_bytes, waiting_bytes
-from ct_dip.posterior.regimes import plan_regime
+from ct_dip.posterior.regimes import RegimePlan, plan_regime
 from ct_dip.tangent.jacobian import Jacobian
 from ct_dip.tangent.taps import tap_pairs
 
@@ -52,6 +52,7 @@ class Plan:
     stages: tuple[StagePlan, ...]
     budget: int
     disk: int = 0  # bytes in nameless files of `ct_dip.scratch`, while inference runs
+    inference: RegimePlan | None = None  # that the run follows
 
     @property
     def bytes(self) -> int:
@@ -107,7 +108,7 @@ def plan_run(scan: Scan, config: RunConfig, *, budget: int, measure: bool = Fals
                 passes=3 * dip.max_steps,
             )
         )
-    regime, disk = "", 0
+    regime, disk, inference = "", 0, None
     if config.method == "lin-dip":
         inference = plan_regime(shape, scan, config.inference, budget - arrays)
         regime, disk = inference.regime, inference.disk
@@ -129,6 +130,7 @@ def plan_run(scan: Scan, config: RunConfig, *, budget: int, measure: bool = Fals
         stages=tuple(stages),
         budget=budget,
         disk=disk,
+        inference=inference,
     )
     return _measured(plan, scan, config) if measure and plan.bytes <= budget else plan
 

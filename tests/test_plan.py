@@ -17,6 +17,7 @@ from ct_dip.dip.fit import fit_dip
 from ct_dip.errors import MemoryBudgetError
 from ct_dip.geometry import Volume
 from ct_dip.operators.sparse import estimate_bytes
+from ct_dip.pipeline import reconstruct
 from ct_dip.plan import plan_run
 from ct_dip.scanners import scanner
 
@@ -62,6 +63,18 @@ def test_measured_time_is_of_the_right_order():
     start = time.perf_counter()
     fit_dip(scan, config.dip)
     assert said / 10 < time.perf_counter() - start < 10 * said
+
+
+def test_the_run_follows_the_plan_near_the_limit():
+    """Between what exact inference takes and that plus the arrays beside it, both decide the same."""
+    scan = make(20)
+    config = load_config(method="lin-dip", settings=[*QUICK, "inference.starts=1", "inference.samples=2"])
+    plan = plan_run(scan, config, budget=2**34)
+    assert plan.regime == "exact"
+    budget = max(plan.inference.bytes.values()) + 1  # not enough for the images and sinograms beside them
+    assert plan_run(scan, config, budget=budget).regime == "compressed"
+    result = reconstruct(scan, config, memory_budget=budget)
+    assert result.metrics["regime"] == "compressed"
 
 
 @pytest.mark.parametrize("regime", ["exact", "compressed"])

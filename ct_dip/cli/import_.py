@@ -53,6 +53,7 @@ def import_(
     import numpy as np
 
     from ct_dip.data.noise import PhotonNoise
+    from ct_dip.data.plausibility import implausible
     from ct_dip.data.scan_file import write_scan
     from ct_dip.files import check_writable, write_bytes
     from ct_dip.importers.grid import spread_views
@@ -78,6 +79,7 @@ def import_(
         pitch=detector_pitch,
     )
     kept = scan if views is None else spread_views(scan, views)
+    warnings = implausible(kept)
     check_writable(out)
     if reference_out is not None:
         buffer = io.BytesIO()
@@ -94,6 +96,8 @@ def import_(
         f"{out}: {geometry.views} of {scan.geometry.views} views × {geometry.detectors} bins, "
         f"{volume.shape[0]} × {volume.shape[1]} pixels of {volume.pixel_size:.4g} mm, {noise}; {kept.source}"
     )
+    for warning in warnings:
+        message(f"warning: {warning}")
 
 
 def _column(text: str) -> float | None:

@@ -3,6 +3,7 @@
 import contextlib
 import time
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -13,6 +14,7 @@ from ct_dip.arrays import Floats
 from ct_dip.config import InferenceConfig
 from ct_dip.data.scan import Scan
 from ct_dip.dip.ensemble import DipFit
+from ct_dip.dip.presets import MEDIUM
 from ct_dip.errors import InputError
 from ct_dip.evidence.fit import EvidenceFit
 from ct_dip.matrix_free.infer import infer_compressed, infer_iterative
@@ -23,7 +25,7 @@ from ct_dip.operators.sparse import SparseRayTransform
 from ct_dip.posterior.exact_regime import infer_exact
 from ct_dip.posterior.inferred import Inferred
 from ct_dip.posterior.posterior import Posterior, SinogramCheck
-from ct_dip.posterior.regimes import default_compression, plan_regime
+from ct_dip.posterior.regimes import RegimePlan, default_compression, plan_regime
 from ct_dip.priors.choose import block_prior
 from ct_dip.progress import Progress
 from ct_dip.tangent.jacobian import Jacobian
@@ -37,6 +39,7 @@ def fit_posterior(
     transform: LinearMap | None = None,
     progress: Progress | None = None,
     memory_budget: int | str | None = None,
+    plan: RegimePlan | None = None,
     budget_minutes: float | None = None,
     run_folder: str | Path | None = None,
     seed: int = 0,
@@ -47,6 +50,7 @@ def fit_posterior(
         fit: what `ct_dip.fit_dip` returned for the scan.
         config: prior, objective, complement, regime, …
         transform: the scan's ray transform on the CPU, if it is at hand: inference runs there.
+        plan: of the inference, where the caller made one already; else it is made within ``memory_budget``.
         budget_minutes: after which no more samples are drawn; a compression grows for half of it at most.
             What was reached is in the certificate. Exact inference is not cut short, and says so.
         run_folder: where stages are kept: in the exact regime the same fit with another objective finds its
@@ -59,16 +63,18 @@ def fit_posterior(
     """
     config, progress = (config or InferenceConfig()).resolved(), progress or Progress()
     check_minutes(budget_minutes)
-    budget = memory.memory_budget(memory_budget)
-    plan = plan_regime(fit.shape, scan, config, budget)
-    memory.require(
-        max(plan.bytes.values()),
-        budget,
-        what=f"{plan.regime} inference",
-        advice="use a smaller image or fewer views",
-    )
+    if plan is None:
+        budget = memory.memory_budget(memory_budget)
+        plan = plan_regime(fit.shape, scan, config, budget)
+        memory.require(
+            max(plan.bytes.values()),
+            budget,
+            what=f"{plan.regime} inference",
+            advice="use a smaller image or fewer views",
+        )
     allowed = config.compression or default_compression(config, scan.sinogram.size, fit.image.size)
-    config = config.model_copy(update={"regime": plan.regime, "compression": allowed})
+    choices = {"regime": plan.regime, "compression": allowed, "image": shown_image(config, fit.image.shape)}
+    config = config.model_copy(update=choices)
     if budget_minutes is not None and plan.regime == "exact":
         progress.note(
             f"the time budget of {budget_minutes:g} minutes (--budget-minutes) has no effect on exact "
@@ -124,6 +130,17 @@ def check_minutes(minutes: float | None) -> None:
         )
 
 
+def shown_image(config: InferenceConfig, shape: tuple[int, ...]) -> Literal["mean", "linear", "dip"]:
+    """The image that is shown.
+
+    The tangent model knows nothing of the fit's TV. Where TV is weak, as in small images by default, the mean
+    of f(w̃) and x* is the better image; where it is strong, x* is noisier than f(w̃) by decibels.
+    """
+    if config.image != "auto":
+        return config.image
+    return "mean" if min(shape) < MEDIUM else "dip"
+
+
 def _posterior(
     fit: DipFit,
     scan: Scan,
@@ -152,6 +169,7 @@ def _posterior(
         spots=found.spots,
         jitter=found.jitter,
         regime=config.regime,
+        shown=config.image,
         certificate=found.certificate,
     )
 

@@ -68,6 +68,7 @@ class Posterior:
     spots: int
     jitter: float
     regime: str
+    shown: str  # which image ``mean`` is: linear, dip, or the mean of them
     certificate: dict[str, Any]
 
     @cached_property

@@ -1,0 +1,161 @@
+"""Whether a scan can be what it says: slips of units and of preprocessing that no later stage would notice.
+
+A finding is a sentence for the user: what looks wrong, and what it may be. Where a sinogram cannot be one of
+line integrals at all, that is an error.
+"""
+
+import math
+
+import numpy as np
+
+from ct_dip.arrays import Floats
+from ct_dip.data.noise import estimate_white_std
+from ct_dip.data.scan import Scan
+from ct_dip.errors import ScanError
+from ct_dip.geometry import Geometry
+
+_OPAQUE = 20.0  # line integral; of 5·10⁸ photons one gets through
+_IMPOSSIBLE = 100.0  # of 10⁴³ photons one would get through
+_DENSEST = 300.0  # 1/mm; heavy metals at the lowest energies of a laboratory
+_THINNEST = 1e-6  # 1/mm; a tenth of air's
+_NOISE_UNDERSTATED = 10.0  # times, so that no detail of a small object is taken for noise
+_NOISE_OVERSTATED = 0.3  # times; noise that neighbouring detectors share looks smaller than it is
+_BELOW_ZERO = 5.0  # deviations of the noise
+_BELOW_ZERO_SHARE = 0.01  # of the measurements
+_DRIFT = 0.02  # of the largest line integral, that an air value may be off by
+_FEWEST_BINS = 8  # that tell noise from signal
+_CUT = 0.1  # of the largest line integral, at the detector's end
+_CUT_SHARE = 0.1  # of the views
+
+
+def implausible(scan: Scan) -> list[str]:
+    """What looks wrong with a scan, one sentence each; none for nearly all scans.
+
+    The sizes of line integrals and attenuation are not questioned where a ground truth says that the scan was
+    simulated: published test problems have objects that no light would penetrate.
+
+    Raises:
+        ScanError: the sinogram cannot hold line integrals.
+    """
+    sinogram = np.asarray(scan.sinogram, dtype=np.float64)
+    if scan.ground_truth is None:
+        _refuse(sinogram)
+    findings = [
+        None if scan.ground_truth is not None else _size(sinogram),
+        None if scan.ground_truth is not None else _attenuation(sinogram, scan.geometry),
+        _negative(scan, sinogram),
+        _noise(scan, sinogram),
+        _cut_off(scan, sinogram),
+        _one_direction(scan.geometry),
+    ]
+    return [finding for finding in findings if finding is not None]
+
+
+def _refuse(sinogram: Floats) -> None:
+    largest, total = float(sinogram.max()), float(sinogram.sum())
+    if largest > _IMPOSSIBLE:
+        raise ScanError(
+            f"the largest line integral is {largest:.4g}, but no light gets through more than about "
+            f"{_OPAQUE:g}: these look like counts or grey values; import counts with their air readings "
+            "(ct-dip import --counts), or store −log(counts/air)"
+        )
+    if total < 0:
+        raise ScanError(
+            f"the line integrals add up to {total:.4g}, but no object has negative mass; was the sign of "
+            "−log(counts/air) lost, or the air taken too dark?"
+        )
+
+
+def _size(sinogram: Floats) -> str | None:
+    largest = float(sinogram.max())
+    if largest <= _OPAQUE:
+        return None
+    return (
+        f"The largest line integral is {largest:.3g}: of {math.exp(min(largest, 700)):.0e} photons one gets "
+        "through. Are these counts rather than line integrals (ct-dip import --counts)?"
+    )
+
+
+def _attenuation(sinogram: Floats, geometry: Geometry) -> str | None:
+    """By the ray that is attenuated most: the object is at most as long as the grid's diagonal."""
+    mean = float(sinogram.max()) / (2 * geometry.volume.radius)
+    if mean > _DENSEST:
+        return (
+            f"The attenuation along a ray is {mean:.3g} /mm in the mean, more than any material has; are "
+            f"lengths in mm? The pixel size is {geometry.volume.pixel_size:g} mm."
+        )
+    if 0 < mean < _THINNEST:
+        return (
+            f"The attenuation along the darkest ray is {mean:.1e} /mm in the mean, less than air has; are "
+            f"lengths in mm? The pixel size is {geometry.volume.pixel_size:g} mm."
+        )
+    return None
+
+
+def _negative(scan: Scan, sinogram: Floats) -> str | None:
+    # The larger of the stated noise and of what the data show: the stated one may be what is wrong.
+    std = np.maximum(np.sqrt(_variance(scan)), _white_std(sinogram))
+    share = float(np.mean(sinogram < -_BELOW_ZERO * np.maximum(std, _DRIFT * sinogram.max())))
+    if share <= _BELOW_ZERO_SHARE:
+        return None
+    return (
+        f"{share:.0%} of the line integrals are negative, beyond what noise would do. Was the air taken too "
+        "dark, or the sign of −log(counts/air) lost in a part of them?"
+    )
+
+
+def _noise(scan: Scan, sinogram: Floats) -> str | None:
+    """The stated noise against third differences along the detector, see `estimate_white_std`."""
+    if scan.noise is None or sinogram.shape[1] < _FEWEST_BINS:
+        return None
+    weights = np.array([-1.0, 3.0, -3.0, 1.0])
+    variance = scan.noise.variance(scan.sinogram)
+    differences = np.lib.stride_tricks.sliding_window_view(sinogram, 4, axis=1) @ weights
+    expected = np.sqrt(np.lib.stride_tricks.sliding_window_view(variance, 4, axis=1) @ weights**2)
+    ratio = float(np.median(np.abs(differences / expected)) / 0.6744897501960817)
+    if ratio > _NOISE_UNDERSTATED:
+        return (
+            f"Neighbouring measurements differ {ratio:.0f} times as much as the stated noise allows. State "
+            "the noise that the data have, or none: it will be estimated."
+        )
+    if ratio < _NOISE_OVERSTATED:
+        return (
+            f"Neighbouring measurements differ by {ratio:.2g} of what the stated noise would do. State the "
+            "noise that the data have, or none: it will be estimated."
+        )
+    return None
+
+
+def _cut_off(scan: Scan, sinogram: Floats) -> str | None:
+    """The object at the end of the detector; a detector that is short on one side is meant to cut it."""
+    low, high = scan.geometry.reach
+    ends = np.abs(sinogram[:, [0, -1]])
+    if scan.geometry.sees_one_side:
+        ends = ends[:, [0]] if -low > high else ends[:, [1]]
+    limit = max(_CUT * float(sinogram.max()), _BELOW_ZERO * math.sqrt(np.median(_variance(scan))))
+    share = float(np.mean((ends > limit).any(axis=1)))
+    if share <= _CUT_SHARE:
+        return None
+    return (
+        f"In {share:.0%} of the views the object reaches the end of the detector. What lies outside of the "
+        "field of view is missing there, and makes the image wrong towards its edge."
+    )
+
+
+def _one_direction(geometry: Geometry) -> str | None:
+    directions = len(np.unique(np.round(np.mod(geometry.angles, 2 * math.pi), 9)))
+    if geometry.views == 1 or directions > 1:
+        return None
+    return f"All {geometry.views} views have the same angle: they show the object from one side only."
+
+
+def _variance(scan: Scan) -> Floats:
+    """Of the measurements as the scan states it; without a noise model, as it is estimated."""
+    if scan.noise is not None:
+        return scan.noise.variance(scan.sinogram)
+    return np.full(scan.sinogram.shape, _white_std(scan.sinogram) ** 2)
+
+
+def _white_std(sinogram: Floats) -> float:
+    """`estimate_white_std`, or 0 where a detector is too short for it."""
+    return estimate_white_std(sinogram) if sinogram.shape[1] >= _FEWEST_BINS else 0.0
