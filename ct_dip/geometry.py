@@ -33,6 +33,8 @@ from ct_dip.arrays import Bools, Floats
 from ct_dip.checks import check_angles, check_count, check_finite, check_positive
 from ct_dip.errors import GeometryError
 
+_FULL_TURN = 1.5 * math.pi  # views that span more than this are taken to go all the way round
+
 ViewIndex = slice | Sequence[int] | NDArray[np.integer[Any]] | Bools
 
 
@@ -169,6 +171,26 @@ class _Beam:
         """Radius of the largest centred disk that every view sees whole, mm; 0 if there is none."""
         low, high = self.reach
         return max(0.0, min(-low, high))
+
+    @property
+    def sees_one_side(self) -> bool:
+        """Whether the detector reaches far beyond the axis on one side only, as in half-fan scans."""
+        low, high = self.reach
+        short, long = sorted((max(0.0, -low), max(0.0, high)))
+        return short < 0.9 * min(long, self.volume.inner_radius)
+
+    def field_of_view_mask(self) -> Bools:
+        """Pixels whose centres lie in the field of view, (rows, columns); all where there is none.
+
+        On a full turn a detector that is short on one side sees as far as its long side: opposite views
+        complete each other.
+        """
+        radius = self.field_of_view
+        if self.sees_one_side and float(np.ptp(self.angles)) > _FULL_TURN:
+            radius = max(abs(end) for end in self.reach)
+        x, y = self.volume.pixel_centers()
+        inside = np.hypot(x, y[:, None]) <= radius
+        return inside if inside.any() else np.ones(self.volume.shape, dtype=bool)
 
     @property
     def origin_pitch(self) -> float:

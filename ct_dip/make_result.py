@@ -88,12 +88,13 @@ def make_result(
     arrays = arrays or {}
     if known is not None:
         with progress.stage(f"compare with the {known.name}"):
-            quality = {"psnr": psnr(mean, known.image, scan.mask), "ssim": ssim(mean, known.image)}
+            seen = scan.evaluated
+            quality = {"psnr": psnr(mean, known.image, seen), "ssim": ssim(mean, known.image, seen)}
             metrics |= {name: value for name, value in quality.items() if math.isfinite(value)}
         metrics |= known.metrics
         arrays[known.name] = known.image
-        if scan.mask is not None:
-            arrays["mask"] = scan.mask.astype(np.float32)
+    if not scan.evaluated.all():
+        arrays["mask"] = scan.evaluated.astype(np.float32)
     metrics |= {"peak_memory_mb": _peak_memory_mb(), "seeds": {"run": config.seed}}
     settings = _settings(config, scan.geometry.domain_shape)
     settings.get("inference", {}).update(chosen or {})
@@ -159,13 +160,13 @@ def posterior_outcome(
         for rows, columns, covariance in posterior.covariance(settings.patch):
             arrays[f"patch_{rows.start}_{columns.start}"] = covariance
     traces = {"evidence": found.trace}
-    chosen = {"regime": posterior.regime, "samples": samples}
+    chosen = {"regime": posterior.regime, "samples": samples, "image": posterior.shown}
     return Outcome(torch.as_tensor(posterior.mean), metrics, traces, posterior.std, arrays, chosen)
 
 
 def _calibration(posterior: Posterior, known: Comparison, scan: Scan, *, density: bool) -> dict[str, Any]:
     """Coverage of what is known, and its density, if the posterior has one: not without a complement."""
-    covered = coverage(known.image, posterior.mean, known.widened(posterior.std), LEVELS, scan.mask)
+    covered = coverage(known.image, posterior.mean, known.widened(posterior.std), LEVELS, scan.evaluated)
     metrics: dict[str, Any] = {
         f"coverage_{round(100 * level)}": float(share) for level, share in zip(LEVELS, covered, strict=True)
     }
@@ -173,7 +174,7 @@ def _calibration(posterior: Posterior, known: Comparison, scan: Scan, *, density
         metrics["log_likelihood_patch"] = posterior.widest_patch
         for name, patch in (("", posterior.widest_patch), ("_1x1", 1)):
             metrics[f"log_likelihood_per_pixel{name}"] = posterior.log_likelihood(
-                known.image, patch, noise_std=known.noise_std
+                known.image, patch, noise_std=known.noise_std, mask=scan.evaluated
             )
     return metrics
 

@@ -21,21 +21,31 @@ def psnr(image: Floats, truth: Floats, mask: Bools | None = None) -> float:
     return 10 * math.log10(spread**2 / error) if spread > 0 else -math.inf
 
 
-def ssim(image: Floats, truth: Floats) -> float:
+def ssim(image: Floats, truth: Floats, mask: Bools | None = None) -> float:
     """Structural similarity (Wang et al. 2004), with the truth's range; 1 is perfect.
 
-    NaN where it has no meaning: for a constant truth, or one thinner than 3 pixels.
+    With a ``mask``, the range is taken and the similarity of windows averaged over the pixels inside it,
+    and what is outside counts as equal. NaN where it has no meaning: for a constant truth, or one thinner
+    than 3 pixels.
     """
-    if min(truth.shape) < 3 or np.ptp(truth) == 0:
+    where = np.ones(truth.shape, dtype=bool) if mask is None else mask
+    spread = float(np.ptp(truth[where]))
+    if min(truth.shape) < 3 or spread == 0:
         return math.nan
     from skimage.metrics import structural_similarity
 
     side = min(7, *truth.shape)
-    return float(
-        structural_similarity(
-            np.asarray(truth, float),
-            np.asarray(image, float),
-            data_range=float(np.ptp(truth)),
-            win_size=side - 1 + side % 2,
-        )
+    window = side - 1 + side % 2
+    reference = np.asarray(truth, float)
+    _, similarity = structural_similarity(
+        reference,
+        np.where(where, image, reference),
+        data_range=spread,
+        win_size=window,
+        full=True,
     )
+    inner = np.zeros(truth.shape, dtype=bool)  # windows that lie inside the image whole, as skimage averages
+    edge = window // 2
+    inner[edge : truth.shape[0] - edge, edge : truth.shape[1] - edge] = True
+    counted = where & inner
+    return float(similarity[counted].mean()) if counted.any() else math.nan

@@ -14,7 +14,8 @@ import numpy as np
 from scipy.stats import norm
 
 from ct_dip.arrays import Bools, Floats
-from ct_dip.calibration.coverage import coverage, near_object
+from ct_dip.calibration.coverage import coverage
+from ct_dip.calibration.near import near_object
 from ct_dip.config import load_config
 from ct_dip.data.scan import Scan
 from ct_dip.data.simulate import NoiseLevel, simulate
@@ -80,10 +81,10 @@ def main() -> None:
         transform = ray_transform(scan.geometry)
         fit = fit_dip(scan, own.dip, transform=transform)
         posterior = fit_posterior(fit, scan, own.inference, transform=transform)
-        inside = np.ones(truth.shape, dtype=bool) if scan.mask is None else scan.mask
+        inside = scan.evaluated
         std = np.hypot(posterior.std, local_rms(noise, inside))
-        # A reference is noise where nothing is, and would be taken for the object everywhere.
-        near = near_object(truth if each.noise is not None else posterior.mean) & inside
+        measured = each.noise is None  # its reference is noise where nothing is
+        near = near_object(posterior.mean if measured else truth, inside, noisy=measured)
         score = np.mean(norm.logpdf(truth[inside], posterior.mean[inside], std[inside]))
         held = [_held(truth, posterior.mean, std, mask) for mask in (inside, near)]
         spread = posterior.sample(100) - posterior.mean

@@ -24,6 +24,17 @@ def test_psnr_inside_a_mask_ignores_the_rest():
     assert psnr(spoiled, TRUTH, mask) == math.inf
 
 
+def test_ssim_inside_a_mask_ignores_the_rest():
+    mask = np.zeros((10, 10), dtype=bool)
+    mask[:5] = True
+    spoiled = TRUTH.copy()
+    spoiled[5:] += 100
+    assert ssim(spoiled, TRUTH, mask) == pytest.approx(1)
+    noisy = TRUTH + 0.1 * np.random.default_rng(0).normal(size=(10, 10))
+    assert ssim(noisy, TRUTH, mask) < 0.99
+    assert ssim(noisy, TRUTH, np.ones((10, 10), dtype=bool)) == pytest.approx(ssim(noisy, TRUTH))
+
+
 def test_ssim_is_one_for_the_truth_only():
     assert ssim(TRUTH, TRUTH) == pytest.approx(1)
     assert ssim(np.random.default_rng(0).normal(size=(10, 10)), TRUTH) < 0.5

@@ -5,14 +5,13 @@ coverage is the fraction of pixels with ``|truth − mean| ≤ q std``. Calibrat
 pixels at every p; overconfident ones cover less, timid ones more.
 
 The empty background of a scan is often known almost exactly and outnumbers the object, so coverage of all
-pixels says little about the object: look inside and near it as well.
+pixels says little about the object: look inside and near it as well (`ct_dip.calibration.near`).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.ndimage import binary_dilation
 from scipy.stats import norm
 
 from ct_dip.arrays import Bools, Floats
@@ -21,8 +20,6 @@ from ct_dip.calibration.residuals import standardised
 from ct_dip.errors import InputError
 
 LEVELS: Floats = np.arange(1, 100) / 100
-
-_OBJECT = 0.02  # of the truth's range above its minimum
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -94,14 +91,3 @@ def coverage_curve(
     else:
         band = binomial_band(levels, pixels, probability)
     return CoverageCurve(levels=levels, empirical=found, band=band, pixels=pixels)
-
-
-def near_object(truth: Floats) -> Bools:
-    """Pixels in the object or next to it, diagonally too.
-
-    The object is where the truth exceeds its minimum by more than 2 % of its range; a constant image has
-    none.
-    """
-    low, high = float(truth.min()), float(truth.max())
-    inside = truth > low + _OBJECT * (high - low)
-    return np.asarray(binary_dilation(inside, structure=np.ones((3, 3), dtype=bool)), dtype=bool)

@@ -1,4 +1,4 @@
-"""The pixels that a comparison with the truth counts."""
+"""The pixels that a comparison with the truth, or with a reference, counts."""
 
 import numpy as np
 

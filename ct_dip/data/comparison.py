@@ -45,10 +45,6 @@ class Comparison:
             return samples
         return samples + self.noise_std * np.random.default_rng(0).standard_normal(samples.shape)
 
-    def shows_object(self, mean: Floats) -> Floats:
-        """The image to look for the object in: the mean if this one is noise where nothing is."""
-        return self.image if self.name == "truth" else mean
-
     @property
     def metrics(self) -> dict[str, Any]:
         """What a result says of it."""
@@ -92,14 +88,14 @@ def comparison_of_scan(
 
 
 def compared_pixels(result: Result) -> Bools:
-    """Pixels that matter for a comparison: those of the scan's mask, or all, (rows, columns)."""
+    """Pixels that an evaluation counts, (rows, columns); see `Scan.evaluated`."""
     mask = result.arrays.get("mask")
     return np.ones(result.mean.shape, dtype=bool) if mask is None else np.asarray(mask) > 0
 
 
 def compared_difference(result: Result, compared: Comparison) -> Floats:
-    """The image minus what it is compared with, (rows, columns), 1/mm; 0 where nothing is compared."""
-    return np.where(compared_pixels(result), result.mean - compared.image, 0.0)
+    """The image minus what it is compared with, (rows, columns), 1/mm; NaN where nothing is compared."""
+    return np.where(compared_pixels(result), result.mean - compared.image, np.nan)
 
 
 def comparison_of_result(result: Result) -> Comparison | None:

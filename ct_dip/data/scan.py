@@ -25,8 +25,9 @@ class Scan:
         noise: how uncertain the line integrals are; ``None`` if nobody knows.
         ground_truth: the true attenuation in 1/mm, (rows, columns), of a simulated scan. A
             reconstruction of a measured scan is not one.
-        mask: pixels that matter for evaluation, (rows, columns).
-        attenuation_scale: 1/mm per unit of the O(1) image that networks work on.
+        mask: pixels that an evaluation counts, (rows, columns); see `evaluated`.
+        attenuation_scale: 1/mm of value 1 of the image that was scanned, as of water; no reconstruction
+            depends on it.
         source: where the scan comes from, in words.
     """
 
@@ -72,6 +73,11 @@ class Scan:
             )
         frozen.flags.writeable = False
         object.__setattr__(self, name, frozen)
+
+    @cached_property
+    def evaluated(self) -> Bools:
+        """Pixels that an evaluation counts, (rows, columns): those of the mask, or the field of view."""
+        return self.geometry.field_of_view_mask() if self.mask is None else self.mask
 
     @property
     def variance(self) -> Floats | None:
@@ -124,6 +130,6 @@ class Scan:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of what a reconstruction depends on: sinogram, geometry, noise, scale."""
-        identity = f"{self.geometry.digest} {self.noise!r} {self.attenuation_scale!r}"
+        """SHA-256 of what a reconstruction depends on: sinogram, geometry, noise."""
+        identity = f"{self.geometry.digest} {self.noise!r}"
         return hashlib.sha256(identity.encode() + self.sinogram.tobytes()).hexdigest()

@@ -3,6 +3,7 @@
 It regularises nothing and is no truth: noise, rings and beam hardening are in it as well.
 """
 
+import numpy as np
 import torch
 
 from ct_dip.arrays import Floats
@@ -11,7 +12,7 @@ from ct_dip.data.scan import Scan
 
 
 def reference_image(scan: Scan, *, filter: str = "ram-lak", finer: int = 1) -> Floats:
-    """FBP of all views on the scan's grid, (rows, columns), 1/mm.
+    """FBP of all views on the scan's grid, (rows, columns), 1/mm; 0 outside of the field of view.
 
     Args:
         scan: with all its views.
@@ -22,4 +23,6 @@ def reference_image(scan: Scan, *, filter: str = "ram-lak", finer: int = 1) -> F
     geometry = scan.geometry.with_volume(volume.refine(finer))
     image = fbp(torch.as_tensor(scan.sinogram.copy()), geometry, filter=filter).numpy()
     rows, columns = volume.shape
-    return image.reshape(rows, finer, columns, finer).mean(axis=(1, 3)) if finer > 1 else image
+    if finer > 1:
+        image = image.reshape(rows, finer, columns, finer).mean(axis=(1, 3))
+    return np.where(scan.evaluated, image, np.float32(0))

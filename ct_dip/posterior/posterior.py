@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ct_dip.arrays import Floats
+from ct_dip.arrays import Bools, Floats
 from ct_dip.errors import CtDipError, InputError
 from ct_dip.evidence.fit import EvidenceFit
 from ct_dip.posterior.deviations import Deviations
@@ -123,7 +123,14 @@ class Posterior:
         """See `sample`; 0 unless the covariance is singular, as without a complement."""
         return self.deviations.jitter
 
-    def log_likelihood(self, truth: Floats, patch: int | None = None, *, noise_std: float = 0.0) -> float:
+    def log_likelihood(
+        self,
+        truth: Floats,
+        patch: int | None = None,
+        *,
+        noise_std: float = 0.0,
+        mask: Bools | None = None,
+    ) -> float:
         """Mean over pixels of ``log p(truth | y)``, a density in (1/mm)⁻¹.
 
         Args:
@@ -131,6 +138,7 @@ class Posterior:
             patch: with correlations inside patches of this width only; the whole image if ``None``,
                 single pixels if 1.
             noise_std: of an image that is not the truth but a reference with noise of its own, 1/mm.
+            mask: the pixels that count, (rows, columns); all if ``None``.
 
         Raises:
             CtDipError: the covariance is singular, so that there is no density: use a complement.
@@ -138,21 +146,24 @@ class Posterior:
         if truth.shape != self.mean.shape:
             raise InputError(f"truth has shape {truth.shape}, the posterior {self.mean.shape}")
         error = torch.as_tensor(np.asarray(truth, dtype=np.float64) - self.mean)
+        where = np.ones(truth.shape, dtype=bool) if mask is None else mask
         if patch == 1:
-            variance = self.std**2 + noise_std**2
+            variance = (self.std**2 + noise_std**2)[where]
             if not variance.min() > 0:
                 raise CtDipError("a pixel's posterior is singular; use a complement other than 'none'")
-            each = error.numpy() ** 2 / variance + np.log(variance)
+            each = error.numpy()[where] ** 2 / variance + np.log(variance)
             return float(-0.5 * (each.mean() + math.log(2 * math.pi)))
         total = 0.0
         for rows, columns, covariance in self.covariance(patch):
             covariance[np.diag_indices(len(covariance))] += noise_std**2
-            lower, failed = torch.linalg.cholesky_ex(torch.as_tensor(covariance))
+            counted = np.flatnonzero(where[rows, columns])
+            lower, failed = torch.linalg.cholesky_ex(torch.as_tensor(covariance[np.ix_(counted, counted)]))
             if failed or not bool((lower.diagonal() > 0).all()):
                 raise CtDipError(
                     f"the posterior of pixels {rows.start}:{rows.stop}, {columns.start}:{columns.stop} is "
                     "singular and has no density; use a complement other than 'none'"
                 )
-            white = torch.linalg.solve_triangular(lower, error[rows, columns].reshape(-1, 1), upper=False)
+            inside = error[rows, columns].reshape(-1, 1)[torch.as_tensor(counted)]
+            white = torch.linalg.solve_triangular(lower, inside, upper=False)
             total -= 0.5 * float(white.square().sum()) + float(lower.diagonal().log().sum())
-        return total / truth.size - 0.5 * math.log(2 * math.pi)
+        return total / np.count_nonzero(where) - 0.5 * math.log(2 * math.pi)

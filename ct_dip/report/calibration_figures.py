@@ -13,7 +13,8 @@ from scipy.stats import norm
 
 from ct_dip.arrays import Bools, Floats
 from ct_dip.calibration.bands import Band, enough_samples, sample_band
-from ct_dip.calibration.coverage import coverage_curve, near_object
+from ct_dip.calibration.coverage import coverage_curve
+from ct_dip.calibration.near import near_object_of
 from ct_dip.calibration.residuals import (
     quantile_band,
     quantile_pairs,
@@ -48,8 +49,8 @@ class _Known(NamedTuple):
     @property
     def regions(self) -> dict[str, Bools]:
         """All pixels, and those of the object where that is a part of them."""
-        near = self.near & self.seen
-        return {_ALL: self.seen} | ({_NEAR: near} if near.any() and not (near == self.seen).all() else {})
+        part = self.near.any() and not (self.near == self.seen).all()
+        return {_ALL: self.seen} | ({_NEAR: self.near} if part else {})
 
     def quantile_band(self, mask: Bools) -> Band:
         """Of the points of `quantile_pairs` inside the mask."""
@@ -231,7 +232,7 @@ def _known(result: Result) -> _Known:
         mean=result.mean,
         std=compared.widened(result.std),
         samples=samples,
-        near=near_object(compared.shows_object(result.mean)),
+        near=near_object_of(result),
         seen=compared_pixels(result),
         deviation="√(std² + noise²)" if compared.noise_std else "standard deviation",
     )

@@ -33,14 +33,18 @@ def reconstruction_panel(
         truth: adds a panel with the truth, and one with the error of every image: beside a single
             image, below several.
         truth_name: ``reference`` for a measured scan, which has no ground truth.
-        mask: pixels that the PSNR in the titles counts, and the only ones with errors.
+        mask: the only pixels that are shown, that the PSNR in the titles counts, and that set the scales.
     """
+    if mask is not None and not mask.all():
+        images = {name: np.where(mask, image, np.nan) for name, image in images.items()}
+        std = None if std is None else np.where(mask, std, np.nan)
+        truth = None if truth is None else np.where(mask, truth, np.nan)
     top: dict[str, Floats] = dict(images)
     if truth is not None:
         top[truth_name] = truth
     # A reconstruction may overshoot; the scale follows the truth, or all but the extreme pixels.
     basis = truth if truth is not None else np.stack([*images.values()])
-    low, high = np.quantile(basis, [0.0, 1.0] if truth is not None else [0.005, 0.998])
+    low, high = np.nanquantile(basis, [0.0, 1.0] if truth is not None else [0.005, 0.998])
 
     one_row = truth is None or len(images) == 1
     columns = len(top) + (one_row and truth is not None) + (std is not None)
@@ -56,9 +60,8 @@ def reconstruction_panel(
     figure.colorbar(shown, ax=grey, label="attenuation (1/mm)", shrink=0.9)
 
     if truth is not None:
-        seen = np.ones(truth.shape, dtype=bool) if mask is None else mask
-        errors = {name: np.where(seen, image - truth, 0.0) for name, image in images.items()}
-        largest = float(np.quantile(np.abs(np.stack([*errors.values()])), 0.995)) or 1.0
+        errors = {name: image - truth for name, image in images.items()}
+        largest = float(np.nanquantile(np.abs(np.stack([*errors.values()])), 0.995)) or 1.0
         below = axes[0, len(top) : len(top) + 1] if one_row else axes[1]
         for axis, (name, error) in zip(below, errors.items(), strict=False):
             shown = show_image(axis, error, pixel_size, vmin=-largest, vmax=largest, cmap="RdBu_r")

@@ -44,9 +44,10 @@ def panel_figure(result: Result) -> Figure:
     std, seen = _std(result), compared_pixels(result)
     compared = comparison_of_result(result)
     images = {"FBP": _array(result, "fbp"), "DIP": _array(result, "dip"), "posterior mean": result.mean}
-    known = None if compared is None else compared.image
     if compared is not None:
         images[compared.name] = compared.image
+    images = {name: np.where(seen, image, np.nan) for name, image in images.items()}
+    known = None if compared is None else images[compared.name]
     # The scale follows the truth if there is one: a reconstruction may overshoot.
     exact = compared is not None and compared.name == "truth"
     low, high = _range(np.stack([*images.values()]) if known is None else known, exact)
@@ -68,7 +69,8 @@ def panel_figure(result: Result) -> Figure:
         shown = show_image(axis := next(cells), error, result.pixel_size, cmap="RdBu_r", **_symmetric(error))
         axis.set_title(f"posterior mean − {compared.name}")
         _bar(figure, axis, shown, "error (1/mm)" if exact else "difference (1/mm)")
-    shown = show_image(axis := next(cells), std, result.pixel_size, vmin=0, cmap="viridis")
+    inside = np.where(seen, std, np.nan)
+    shown = show_image(axis := next(cells), inside, result.pixel_size, vmin=0, cmap="viridis")
     axis.set_title("standard deviation")
     _bar(figure, axis, shown, "standard deviation (1/mm)")
     for axis in axes.flat:
@@ -83,7 +85,7 @@ def samples_figure(result: Result, *, count: int = 4) -> Figure:
     Args:
         count: how many, at most.
     """
-    samples = _array(result, "samples")[:count]
+    samples = np.where(compared_pixels(result), _array(result, "samples")[:count], np.nan)
     low, high = _range(samples, False)
     rows, across = result.mean.shape
     height = 2 * (6.2 / max(len(samples), 2) * min(rows / across, 2) + 0.5)
@@ -206,12 +208,12 @@ def _array(result: Result, name: str) -> Floats:
 
 def _range(images: Floats, all_of_it: bool) -> tuple[float, float]:
     """Grey scale: all values, or all but the extreme pixels."""
-    low, high = np.quantile(images, [0.0, 1.0] if all_of_it else [0.005, 0.998])
+    low, high = np.nanquantile(images, [0.0, 1.0] if all_of_it else [0.005, 0.998])
     return float(low), float(high)
 
 
 def _symmetric(values: Floats) -> dict[str, float]:
-    largest = float(np.quantile(np.abs(values), 0.995)) or 1.0
+    largest = float(np.nanquantile(np.abs(values), 0.995)) or 1.0
     return {"vmin": -largest, "vmax": largest}
 
 

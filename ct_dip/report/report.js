@@ -24,7 +24,11 @@
   const std = images.std ? images.std.values : null;
   const samples = data.samples ? floats(data.samples.data) : null;
 
-  const first = std ? std.indexOf(std.reduce((a, b) => Math.max(a, b))) : (rows >> 1) * columns + (columns >> 1);
+  const mask = data.mask ? floats(data.mask) : null; // pixels in the field of view; all if null
+  const seen = (i) => !mask || mask[i] > 0;
+
+  const first = std ? std.reduce((best, v, i) => (seen(i) && !(v <= std[best]) ? i : best), -1)
+    : (rows >> 1) * columns + (columns >> 1);
   const state = {
     row: Math.floor(first / columns), column: first % columns, // the least certain pixel, or the middle
     threshold: data.threshold.start,
@@ -133,7 +137,8 @@
     const context = canvas.getContext("2d"), picture = context.createImageData(width, height);
     for (let i = 0; i < width * height; i++) {
       const share = Math.max(0, Math.min(1, (value(i) - low) / (high - low)));
-      picture.data.set([...tables[kind][Math.round(255 * share)], 255], 4 * i);
+      const alpha = width * height === rows * columns && !seen(i) ? 0 : 255;
+      picture.data.set([...tables[kind][Math.round(255 * share) || 0], alpha], 4 * i);
     }
     context.putImageData(picture, 0, 0);
   }
@@ -241,8 +246,9 @@
     }
     for (const image of data.images) {
       if (image === data.images[0] || image.name === "std") continue;
-      facts.push([image.title, `${plain(image.values[i])} /mm`]);
+      facts.push([image.title, Number.isFinite(image.values[i]) ? `${plain(image.values[i])} /mm` : "–"]);
     }
+    if (!seen(i)) facts.push(["field of view", "outside: nothing here was compared"]);
     byId("pixel").replaceChildren(element("div", place), element("div", big, "big"), table(facts));
     for (const cross of document.querySelectorAll(".cross")) {
       box(cross, state.column, state.column + 1, state.row, state.row + 1);

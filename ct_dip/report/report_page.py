@@ -16,7 +16,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from ct_dip.arrays import Floats
-from ct_dip.data.comparison import compared_difference, comparison_of_result
+from ct_dip.data.comparison import compared_difference, compared_pixels, comparison_of_result
 from ct_dip.data.result import Result
 from ct_dip.errors import ResultError
 from ct_dip.files import write_bytes
@@ -113,8 +113,8 @@ def check_result(result: Result) -> None:
 
 def payload(result: Result) -> dict[str, Any]:
     """Everything that the script needs; arrays as base64 of little-endian float32, row by row."""
-    compared = comparison_of_result(result)
-    basis = result.mean if compared is None else compared.image
+    compared, seen = comparison_of_result(result), compared_pixels(result)
+    basis = (result.mean if compared is None else compared.image)[seen]
     # A reconstruction may overshoot; the scale follows the truth, or all but the extreme pixels.
     exact = compared is not None and compared.name == "truth"
     low, high = (float(v) for v in np.quantile(basis, [0.0, 1.0] if exact else [0.005, 0.998]))
@@ -126,17 +126,18 @@ def payload(result: Result) -> dict[str, Any]:
     for name, values in _images(result).items():
         images.append(_image(name, titles[name], "attenuation", low, high, values))
     if result.std is not None:
-        wide = float(np.quantile(result.std, 0.998)) or 1.0
+        wide = float(np.quantile(result.std[seen], 0.998)) or 1.0
         images.append(_image("std", "Error bar (1σ)", "std", 0.0, wide, result.std))
     if compared is not None:
         error = compared_difference(result, compared)
-        largest = float(np.quantile(np.abs(error), 0.995)) or 1.0
+        largest = float(np.nanquantile(np.abs(error), 0.995)) or 1.0
         name, title = ("error", "Error") if exact else ("difference", "Difference")
         images.append(_image(name, title, "error", -largest, largest, error))
     return {
         "shape": list(result.mean.shape),
         "pixelSize": result.pixel_size,
         "images": images,
+        "mask": None if seen.all() else encode(seen.astype(np.float32)),
         "samples": _samples(result),
         "threshold": {"start": _round((low + high) / 2, high - low), "low": low, "high": high},
     }

@@ -9,7 +9,8 @@ from typing import Any, Literal
 import numpy as np
 
 from ct_dip.arrays import Floats
-from ct_dip.calibration.coverage import coverage_curve, near_object
+from ct_dip.calibration.coverage import coverage_curve
+from ct_dip.calibration.near import near_object_of
 from ct_dip.data.comparison import compared_pixels, comparison_of_result
 from ct_dip.data.result import Result
 
@@ -77,7 +78,7 @@ def calibration(result: Result) -> Calibration | None:
         return None
     known, std = compared.image, compared.widened(result.std)
     seen = compared_pixels(result)
-    near = near_object(compared.shows_object(result.mean)) & seen
+    near = near_object_of(result)
     enough = int(near.sum()) >= FEWEST_PIXELS
     where = near if enough else seen
     levels = np.array(COVERAGE_LEVELS)
@@ -115,13 +116,12 @@ def certainty(result: Result) -> dict[str, float] | None:
     """Half the width of 95 % error bars on and near the object, in 1/mm, and the object's range."""
     if result.std is None:
         return None
-    half = WIDTH_95 * result.std[near_object(result.mean)]
-    if half.size == 0:  # a constant image has no object
-        half = WIDTH_95 * result.std.ravel()
+    near, seen = near_object_of(result), compared_pixels(result)
+    half = WIDTH_95 * result.std[near if near.any() else seen]  # a constant image has no object
     return {
         "typical": float(np.median(half)),
         "wide": float(np.quantile(half, 0.95)),
-        "range": float(np.ptp(result.mean)),
+        "range": float(np.ptp(result.mean[seen])),
     }
 
 

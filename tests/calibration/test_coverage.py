@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from ct_dip.calibration.coverage import LEVELS, coverage, coverage_curve, near_object
+from ct_dip.calibration.coverage import LEVELS, coverage, coverage_curve
 from ct_dip.errors import InputError
 
 RNG = np.random.default_rng
@@ -68,18 +68,6 @@ def test_the_band_of_samples_knows_of_correlation():
 def test_too_few_samples_give_the_binomial_band():
     curve = coverage_curve(draw(7), MEAN, STD, samples=np.stack([MEAN] * 5))
     assert curve.band.source == "independent pixels"
-
-
-def test_near_is_one_pixel_around_what_rises_above_2_percent():
-    truth = np.full((7, 8), 3.0)
-    truth[3, 4], truth[0, 0] = 13.0, 3.19
-    expected = np.zeros((7, 8), dtype=bool)
-    expected[2:5, 3:6] = True
-    np.testing.assert_array_equal(near_object(truth), expected)
-    truth[0, 0] = 3.21
-    expected[:2, :2] = True
-    np.testing.assert_array_equal(near_object(truth), expected)
-    assert not near_object(np.ones((4, 4))).any()
 
 
 def test_bad_input_is_named():

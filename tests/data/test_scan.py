@@ -79,10 +79,19 @@ def test_the_digest_covers_what_a_reconstruction_depends_on():
         make(noise=None),
         make(noise=PhotonNoise(photons=10)),
         make(geometry=replace(PARALLEL, detector_offset=0.1)),
-        make(attenuation_scale=0.02),
     ]
-    assert len({scan.digest, *(other.digest for other in others)}) == 6
-    assert make(source="elsewhere", ground_truth=np.zeros((13, 17))).digest == scan.digest
+    assert len({scan.digest, *(other.digest for other in others)}) == 5
+    same = make(source="elsewhere", ground_truth=np.zeros((13, 17)), attenuation_scale=0.02)
+    assert same.digest == scan.digest
+
+
+def test_an_evaluation_counts_the_field_of_view_unless_a_mask_says_otherwise():
+    scan = make(replace(PARALLEL, detectors=8, detector_pitch=1.0, detector_offset=0.0))
+    inside = scan.geometry.field_of_view_mask()
+    assert 0 < inside.sum() < inside.size
+    assert np.array_equal(scan.evaluated, inside)
+    everything = np.ones((13, 17), dtype=bool)
+    assert replace(scan, mask=everything).evaluated.all()
 
 
 def test_views_and_bins_are_reduced_together():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ct_dip.calibration.coverage import near_object
+from ct_dip.calibration.near import near_object
 from ct_dip.data.result import Result
 from ct_dip.errors import ResultError
 from ct_dip.report import report_page, verdicts

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.ndimage import gaussian_filter
 
-from ct_dip.calibration.coverage import LEVELS, coverage, near_object
+from ct_dip.calibration.coverage import LEVELS, coverage
+from ct_dip.calibration.near import near_object
 from ct_dip.calibration.sparsification import sparsification
 from ct_dip.data.result import Result
 from ct_dip.errors import InputError

@@ -8,9 +8,9 @@ import pytest
 from ct_dip.data.result import Result
 from ct_dip.report.all_figures import result_panel
 from ct_dip.report.calibration_figures import calibration_figure
-from ct_dip.report.inference_figures import panel_figure
+from ct_dip.report.inference_figures import panel_figure, samples_figure
 from ct_dip.report.report_page import payload
-from ct_dip.report.verdicts import calibration
+from ct_dip.report.verdicts import calibration, certainty
 
 
 @pytest.fixture
@@ -56,8 +56,23 @@ def test_differences_are_shown_inside_of_the_mask(result):
     for figure, name in ((panel_figure, "posterior mean − reference"), (result_panel, "LIN-DIP − reference")):
         (axis,) = (axis for axis in figure(result).axes if axis.get_title() == name)
         shown = np.asarray(axis.images[0].get_array())
-        assert not shown[:, :4].any()
+        assert np.isnan(np.asarray(shown, dtype=float)[:, :4]).all()
         assert shown[:, 4:].all()
         assert axis.images[0].norm.vmax < 5e-3  # the scale follows what is shown
     (page,) = (image for image in payload(result)["images"] if image["name"] == "difference")
     assert page["high"] < 5e-3
+
+
+def test_what_no_view_saw_sets_no_scale(result):
+    """Not of the pictures, not of the page, and not of what the page says about certainty."""
+    result.mean[:, :4], result.std[:, :4] = 5.0, 1.0
+    assert certainty(result)["range"] < 0.03
+    assert certainty(result)["wide"] < 0.01
+    result.arrays["fbp"] = result.arrays["dip"] = result.mean
+    result.arrays["samples"] = np.stack([result.mean + result.std, result.mean - result.std])
+    for figure in (panel_figure, result_panel, samples_figure):
+        for axis in figure(result).axes:
+            assert all(image.norm.vmax < 0.1 for image in axis.images)
+    page = payload(result)
+    assert all(image["high"] < 0.1 for image in page["images"])
+    assert page["mask"] is not None
