@@ -25,7 +25,7 @@ def ssim(image: Floats, truth: Floats, mask: Bools | None = None) -> float:
     """Structural similarity (Wang et al. 2004), with the truth's range; 1 is perfect.
 
     With a ``mask``, the range is taken and the similarity of windows averaged over the pixels inside it,
-    and what is outside counts as equal. NaN where it has no meaning: for a constant truth, or one thinner
+    and what is outside counts as 0 in both images. NaN where it has no meaning: for a constant truth, or one thinner
     than 3 pixels.
     """
     where = np.ones(truth.shape, dtype=bool) if mask is None else mask
@@ -36,10 +36,9 @@ def ssim(image: Floats, truth: Floats, mask: Bools | None = None) -> float:
 
     side = min(7, *truth.shape)
     window = side - 1 + side % 2
-    reference = np.asarray(truth, float)
     _, similarity = structural_similarity(
-        reference,
-        np.where(where, image, reference),
+        np.where(where, truth, 0.0),
+        np.where(where, image, 0.0),
         data_range=spread,
         win_size=window,
         full=True,

@@ -1,5 +1,6 @@
 """``ct-dip import``: a scan file from a measured scan."""
 
+import dataclasses
 import io
 from pathlib import Path
 from typing import Annotated
@@ -7,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ct_dip.cli.console import message
-from ct_dip.cli.options import Verbose, check_result_name
+from ct_dip.cli.options import Verbose, check_result_name, load_mask
 from ct_dip.errors import InputError
 
 _GRID, _EXCHANGE = "Image grid", "Data Exchange files"
@@ -42,6 +43,14 @@ def import_(
     detector_pitch: Annotated[
         float | None,
         typer.Option(help="Width of a column, mm. Default: 1.", rich_help_panel=_EXCHANGE),
+    ] = None,
+    mask: Annotated[
+        str | None,
+        typer.Option(
+            help="Pixels that evaluations count: a picture or NPY file of the grid's shape, or all. Default: "
+            "the field of view.",
+            rich_help_panel=_GRID,
+        ),
     ] = None,
     reference_out: Annotated[
         Path | None,
@@ -78,6 +87,10 @@ def import_(
         center=_column(center),
         pitch=detector_pitch,
     )
+    if mask is not None:
+        shape = scan.geometry.domain_shape
+        marked = np.ones(shape, dtype=bool) if mask == "all" else load_mask(Path(mask), shape)
+        scan = dataclasses.replace(scan, mask=marked)
     kept = scan if views is None else spread_views(scan, views)
     warnings = implausible(kept)
     check_writable(out)

@@ -3,7 +3,10 @@
 import numpy as np
 import pytest
 
+from ct_dip.cli import main
 from ct_dip.data.noise import PhotonNoise, WhiteNoise
+from ct_dip.data.result import read_result
+from ct_dip.data.scan_file import read_scan
 from ct_dip.errors import ScanError
 from ct_dip.geometry import FanBeam
 from ct_dip.importers.data_exchange import read_data_exchange
@@ -154,3 +157,29 @@ def test_a_finer_reference_is_an_average(tmp_path):
     npz(tmp_path / "n")
     scan = read_numpy(tmp_path / "n")
     assert reference_image(scan).shape == reference_image(scan, finer=3).shape == (24, 24)
+
+
+def test_corners_that_no_view_sees_whole_count_nowhere(tmp_path, monkeypatch, capsys):
+    """Not in the reference, not in a comparison; unless the user says that every pixel counts."""
+    monkeypatch.chdir(tmp_path)
+    npz(tmp_path / "a.npz", sinogram=np.random.default_rng(0).uniform(0.4, 0.6, (20, 24)), noise_std=0.05)
+    assert main("import a.npz --out a.h5 --reference-out a.npy".split()) == 0
+    assert main("import a.npz --out all.h5 --mask all --reference-out all.npy".split()) == 0
+    scan, reference = read_scan("a.h5"), np.load("a.npy")
+    assert 0.7 < scan.evaluated.mean() < 0.85  # π/4 of a square around a disk
+    assert not reference[~scan.evaluated].any()
+    assert np.load("all.npy")[~scan.evaluated].any()
+    assert read_scan("all.h5").evaluated.all()
+    np.save("spoiled.npy", np.where(scan.evaluated, reference, 1e3).astype(np.float32))
+    for name in ("a", "spoiled"):
+        words = f"reconstruct a.h5 --method fbp --reference {name}.npy --out {name}-result.h5"
+        assert main(words.split()) == 0
+    results = [read_result(f"{name}-result.h5").metrics for name in ("a", "spoiled")]
+    assert results[0]["psnr"] == results[1]["psnr"]
+    assert results[0]["ssim"] == results[1]["ssim"]
+    np.save("half.npy", np.arange(24)[:, None] * np.ones(24) > 11)
+    assert main("import a.npz --out half.h5 --mask half.npy --views 10".split()) == 0
+    assert read_scan("half.h5").evaluated.sum() == 12 * 24
+    capsys.readouterr()
+    assert main("import a.npz --out b.h5 --mask missing.npy".split()) == 2
+    assert "--mask missing.npy does not exist" in capsys.readouterr().err
