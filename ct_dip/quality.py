@@ -25,8 +25,8 @@ def ssim(image: Floats, truth: Floats, mask: Bools | None = None) -> float:
     """Structural similarity (Wang et al. 2004), with the truth's range; 1 is perfect.
 
     With a ``mask``, the range is taken and the similarity of windows averaged over the pixels inside it,
-    and what is outside counts as 0 in both images. NaN where it has no meaning: for a constant truth, or one thinner
-    than 3 pixels.
+    and what is outside counts as 0 in both images. NaN where it has no meaning: for a constant truth, or one
+    thinner than 3 pixels.
     """
     where = np.ones(truth.shape, dtype=bool) if mask is None else mask
     spread = float(np.ptp(truth[where]))

@@ -31,6 +31,7 @@ from ct_dip.operators.linear_map import LinearMap
 _EDGES = 1.5
 _PLATEAUS = 1.0
 _FLOOR = 0.03
+_DENSE = 0.99  # quantile at the upper end of the image's range: single pixels overshoot
 _WHITE_VARIANCE = 1e-4
 _WHITE_DEVIATION = 3.0
 _FLOOR_VECTORS = 100
@@ -61,8 +62,9 @@ def slope_complement(image: Tensor, pixel_noise: float, measurements: int) -> Co
         pixel_noise: σ/‖A e_j‖ of a typical pixel, in units of the O(1) image.
         measurements: how many there are.
     """
-    low, high = float(image.min()), float(image.max())
-    x = (image.double() - low) / ((high - low) or 1.0)
+    low, high = (float(torch.quantile(image.double().flatten(), q)) for q in (0.0, _DENSE))
+    high = high if high > low else float(image.max())  # an object of few pixels
+    x = ((image.double() - low) / ((high - low) or 1.0)).clamp(0, 1)
     spread = (_local_mean(x.square()) - _local_mean(x).square()).clamp_min(0)
     crowding = max(1.0, image.numel() / measurements)
     slope = _EDGES * (crowding * spread).sqrt() + _PLATEAUS * _local_mean(x * (1 - x))
