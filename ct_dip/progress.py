@@ -32,3 +32,16 @@ class Progress:
 
     def note(self, message: str) -> None:
         """Something that the user should know."""
+
+
+def format_duration(seconds: float) -> str:
+    """Return a duration as people write it: ``56 ms``, ``2.3 s``, ``3 min 50 s``, ``24 h 46 min``."""
+    if seconds < 0.1:
+        return f"{1000 * seconds:.0f} ms" if seconds >= 1e-3 else "under 1 ms"
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    if round(seconds) < 60:
+        return f"{seconds:.0f} s"
+    (unit, part), size = (("min", "s"), 1) if round(seconds) < 3600 else (("h", "min"), 60)
+    whole, rest = divmod(round(seconds / size), 60)
+    return f"{whole} {unit} {rest} {part}" if rest else f"{whole} {unit}"

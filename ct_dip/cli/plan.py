@@ -8,6 +8,7 @@ import typer
 
 from ct_dip.cli.console import print_json, print_table
 from ct_dip.cli.options import Verbose
+from ct_dip.progress import format_duration
 
 if TYPE_CHECKING:
     from ct_dip.plan import Plan
@@ -81,7 +82,7 @@ def summary(plan: "Plan") -> dict[str, str]:
         if stage.passes:
             parts.append(f"about {stage.passes} network passes")
         if stage.seconds is not None:
-            parts.append(f"about {_spell_time(stage.seconds)}" + (" at most" if stage.passes else ""))
+            parts.append(f"about {format_duration(stage.seconds)}" + (" at most" if stage.passes else ""))
         lines[stage.name] = ", ".join(parts)
     verdict = f"{format_bytes(plan.bytes)} at the peak; the budget is {format_bytes(plan.budget)}"
     if plan.bytes > plan.budget:
@@ -90,7 +91,7 @@ def summary(plan: "Plan") -> dict[str, str]:
     if plan.disk:
         lines["disk"] = _spell_disk(plan.disk)
     if plan.seconds is not None:
-        lines["time"] = f"about {_spell_time(plan.seconds)} in all, at most"
+        lines["time"] = f"about {format_duration(plan.seconds)} in all, at most"
     return lines
 
 
@@ -104,9 +105,3 @@ def _spell_disk(needed: int) -> str:
     if free < needed:
         found += f", which has {format_bytes(free)}: set TMPDIR to a folder with more, or it stays in memory"
     return found
-
-
-def _spell_time(seconds: float) -> str:
-    if seconds < 1:
-        return "1 s"
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

@@ -9,6 +9,7 @@ import typer
 from ct_dip.cli.console import ConsoleProgress, message
 from ct_dip.cli.options import Verbose, check_result_name
 from ct_dip.errors import InputError, InterruptedRunError, OutputError
+from ct_dip.progress import format_duration
 
 if TYPE_CHECKING:
     from ct_dip.data.result import Result
@@ -196,4 +197,4 @@ def outcome(result: "Result") -> str:
             f"95 % intervals cover {result.metrics['coverage_95']:.1%}"
         )
     rows, columns = result.mean.shape
-    return f"{result.method} of {rows} × {columns} pixels in {seconds:.2g} s{quality}"
+    return f"{result.method} of {rows} × {columns} pixels in {format_duration(seconds)}{quality}"

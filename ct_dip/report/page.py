@@ -10,6 +10,7 @@ from jinja2 import Environment, StrictUndefined
 from ct_dip.data.result import Result
 from ct_dip.data.scan import Scan
 from ct_dip.files import write_bytes
+from ct_dip.progress import format_duration
 from ct_dip.report.figures import png_bytes, reconstruction_panel
 
 # What a reader who knows none of them should know.
@@ -30,6 +31,7 @@ def write_comparison(path: str | Path, scan: Scan, results: Sequence[Result]) ->
     )
     template = files("ct_dip.report").joinpath("comparison.html.j2").read_text(encoding="utf-8")
     environment = Environment(autoescape=True, undefined=StrictUndefined)
+    environment.filters["duration"] = format_duration
     page = environment.from_string(template).render(
         scan=scan,
         geometry=scan.geometry,

@@ -21,6 +21,7 @@ from ct_dip.data.result import Result
 from ct_dip.errors import ResultError
 from ct_dip.files import write_bytes
 from ct_dip.posterior.region import CAVEAT
+from ct_dip.progress import format_duration
 from ct_dip.report.verdicts import (
     Calibration,
     calibration,
@@ -66,6 +67,7 @@ def render_report(result: Result, *, source: str = "") -> str:
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["percent"] = percent
+    environment.filters["duration"] = format_duration
     environment.filters["short"] = lambda value: f"{value:.3g}"
     return environment.from_string(_asset("report.html.j2")).render(
         result=result,

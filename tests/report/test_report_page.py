@@ -274,6 +274,9 @@ def test_settings_versions_seconds_and_digest_are_there():
     ):
         assert fact in text
     assert "32, 32" in text
+    long = page.render_report(replace(result, seconds={"posterior": 89160.0}))
+    assert "24 h 46 min" in long
+    assert "8.92e+04" not in long
 
 
 def test_without_truth_there_is_no_calibration_section():
