@@ -1,6 +1,7 @@
 """Matplotlib figures: each function returns a `Figure` and touches no global state."""
 
 import io
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from matplotlib.figure import Figure
 from ct_dip.arrays import Bools, Floats
 from ct_dip.files import write_bytes
 from ct_dip.quality import psnr
+
+_CHARACTERS_PER_INCH = 7  # of a figure's title that surely fit: capitals are wider than the average
 
 
 def reconstruction_panel(
@@ -48,9 +51,10 @@ def reconstruction_panel(
 
     one_row = truth is None or len(images) == 1
     columns = len(top) + (one_row and truth is not None) + (std is not None)
-    height = (3.3 if one_row else 6.7) + (0.4 if title else 0.0)
-    size = (3.1 * columns + (1.8 if one_row else 0.9), height)
-    figure = Figure(figsize=size, layout="constrained")
+    width = 3.1 * columns + (1.8 if one_row else 0.9)
+    heading = textwrap.wrap(title or "", int(_CHARACTERS_PER_INCH * width))
+    height = (3.3 if one_row else 6.7) + (0.2 + 0.2 * len(heading) if heading else 0.0)
+    figure = Figure(figsize=(width, height), layout="constrained")
     axes = figure.subplots(1 if one_row else 2, columns, squeeze=False)
     for axis, (name, image) in zip(axes[0], top.items(), strict=False):
         shown = show_image(axis, image, pixel_size, vmin=low, vmax=high, cmap="gray")
@@ -83,8 +87,8 @@ def reconstruction_panel(
     if not one_row:  # nothing is below the truth, so it keeps its own labels
         axes[0, -1].set_xlabel("x (mm)")
         axes[0, -1].tick_params(labelbottom=True)
-    if title:
-        figure.suptitle(title)
+    if heading:
+        figure.suptitle("\n".join(heading))
     return figure
 
 

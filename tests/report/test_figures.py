@@ -47,3 +47,14 @@ def test_pictures_are_reproducible_files(tmp_path):
     save_png(reconstruction_panel({"A": IMAGE}, pixel_size=1.0), tmp_path / "a.png")
     with Image.open(tmp_path / "a.png") as picture:
         assert picture.size[0] > 300
+
+
+@pytest.mark.parametrize("title", ["a measured scan of a walnut, " * 4, "walnut_" * 20, "WALNUT MMM " * 8])
+def test_titles_stay_inside_the_picture(title):
+    figure = reconstruction_panel({"A": IMAGE}, pixel_size=1.0, title=title)
+    png_bytes(figure)  # lays it out
+    frame, heading = figure.bbox, figure.texts[0].get_window_extent()
+    assert frame.x0 <= heading.x0 < heading.x1 <= frame.x1
+    image = figure.axes[0].get_window_extent()
+    assert image.y1 < heading.y0 < heading.y1 <= frame.y1
+    assert image.width > 0.3 * frame.width
