@@ -6,6 +6,8 @@ Importing this package is cheap; torch, ASTRA and matplotlib are loaded when som
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from ct_dip import memory as memory  # ct_dip.memory.keep_freed() works after import ct_dip
+
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:

@@ -44,3 +44,8 @@ def test_public_names_are_not_hidden_by_modules_of_that_name():
 
     modules = {module.name for module in pkgutil.iter_modules(ct_dip.__path__)}
     assert not modules & set(ct_dip.__all__)
+
+
+def test_memory_is_there_as_the_readme_names_it():
+    code = "import ct_dip; ct_dip.memory.keep_freed(); print('kept')"
+    assert "kept" in subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout
