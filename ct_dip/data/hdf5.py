@@ -12,6 +12,7 @@ import numpy as np
 from ct_dip.errors import InputError
 from ct_dip.files import write_bytes
 
+_IMPORT_HINT = "ct-dip import makes a scan file of a measured scan"
 
 def write_hdf5(path: str | Path, kind: str, version: int, fill: Callable[[h5py.File], None]) -> None:
     """Let ``fill`` build the file in memory, then write it atomically.
@@ -44,7 +45,7 @@ def file_kind(path: str | Path) -> str:
         name = str(file.attrs.get("format", ""))
     kind = name.removeprefix("ct_dip.")
     if kind not in ("scan", "result"):
-        raise InputError(f"{path} is an HDF5 file, but not one of ct_dip (format {name!r})")
+        raise InputError(f"{path} is an HDF5 file, but not one of ct_dip (format {name!r}); {_IMPORT_HINT}")
     return kind
 
 
@@ -55,7 +56,8 @@ def read_hdf5(path: str | Path, kind: str, version: int, error: type[InputError]
         found = file.attrs.get("format", None)
         if found != f"ct_dip.{kind}":
             other = str(found).removeprefix("ct_dip.") if str(found).startswith("ct_dip.") else "foreign"
-            raise error(f"{path} is not a ct_dip {kind} file but a {other} one; give the {kind} file")
+            hint = f"; {_IMPORT_HINT}" if other == "foreign" else ""
+            raise error(f"{path} is not a ct_dip {kind} file but a {other} one; give the {kind} file{hint}")
         stored = file.attrs.get("version", None)
         if stored != version:
             raise error(

@@ -151,7 +151,7 @@ def test_files_that_are_not_scans(scan, folder, capsys):
     for verb in ("info {}", "reconstruct {} --out r.h5"):
         fails(capsys, verb.format("cut.h5"), "cut.h5", "truncated")
         fails(capsys, verb.format("text.h5"), "text.h5")
-        fails(capsys, verb.format("foreign.h5"), "foreign.h5", "ct_dip")
+        fails(capsys, verb.format("foreign.h5"), "foreign.h5", "ct-dip import")
         fails(capsys, verb.format("nan.h5"), "sinogram[2, 3] is nan")
         fails(capsys, verb.format("nowhere.h5"), "does not exist")
     assert main("reconstruct scan.h5 --method fbp --out r.h5".split()) == 0
