@@ -1,11 +1,16 @@
-"""Which device torch works on."""
+"""Which device torch works on, and with how many threads."""
 
+import contextlib
+import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ct_dip.errors import InputError
 
 if TYPE_CHECKING:
     import torch
+
+_ONE_THREAD_BELOW = 128**2  # pixels
 
 
 def pick_device(name: str = "auto") -> "torch.device":
@@ -21,3 +26,27 @@ def pick_device(name: str = "auto") -> "torch.device":
     if device.type == "cuda" and not torch.cuda.is_available():
         raise InputError(f"device {name!r}: torch finds no CUDA here; use --device cpu")
     return device
+
+
+def pick_threads(threads: int | None, shape: tuple[int, int]) -> int:
+    """Return how many threads torch works with: as many as asked for, else one for images below 128².
+
+    There a second thread gains little on an idle machine, and on a busy one threads wait for each other at
+    the end of every small operation. Larger images get all threads that torch has.
+    """
+    import torch
+
+    return threads or (1 if math.prod(shape) < _ONE_THREAD_BELOW else torch.get_num_threads())
+
+
+@contextlib.contextmanager
+def use_threads(count: int) -> Iterator[None]:
+    """Let torch work with ``count`` threads in this block, and with as many as before after it."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -19,7 +19,7 @@ from ct_dip.data.comparison import Comparison, comparison_of_scan
 from ct_dip.data.plausibility import implausible
 from ct_dip.data.result import Result
 from ct_dip.data.scan import Scan
-from ct_dip.devices import pick_device
+from ct_dip.devices import pick_device, pick_threads, use_threads
 from ct_dip.dip.ensemble import DipFit
 from ct_dip.dip.fit import fit_dip
 from ct_dip.errors import InputError
@@ -107,8 +107,6 @@ def reconstruct(
         )
     if fit is not None:
         _check_fit(fit, scan, config)
-    if config.threads is not None:
-        torch.set_num_threads(config.threads)
     plan = plan_run(scan, config, budget=budget)
     plan.require()
     warnings = implausible(scan)
@@ -127,10 +125,11 @@ def reconstruct(
         plan=plan,
     )
     methods = {"fbp": _fbp, "cgls": _cgls, "tv": _tv, "dip": _dip, "lin-dip": _lin_dip}
-    outcome = methods[config.method](job)
-    if warnings:
-        outcome.metrics["warnings"] = warnings
-    return make_result(outcome, scan, config, known, progress, own_network=fit is None)
+    with use_threads(pick_threads(config.threads, scan.geometry.domain_shape)):
+        outcome = methods[config.method](job)
+        if warnings:
+            outcome.metrics["warnings"] = warnings
+        return make_result(outcome, scan, config, known, progress, own_network=fit is None)
 
 
 def _check_fit(fit: DipFit, scan: Scan, config: RunConfig) -> None:

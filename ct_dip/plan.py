@@ -69,7 +69,9 @@ class Plan:
     def advice(self) -> str:
         """What to change when it does not fit."""
         if self.regime != "exact":
-            return "use a smaller image or fewer views" + (", or method dip" if self.regime else "")
+            network = [stage for stage in self.stages if stage.name in ("ray transform", "deep image prior")]
+            dip_fits = self.regime and all(stage.bytes <= self.budget for stage in network)
+            return "use a smaller image or fewer views" + (", or method dip" if dip_fits else "")
         side = math.isqrt(self.pixels)
         fits = int(side * (self.budget / self.bytes) ** 0.25)
         return f"exact inference fits images of about {fits}² pixels; use inference.regime=compressed"

@@ -89,7 +89,13 @@ def test_threads_are_set_and_said(scan):
 
     before = torch.get_num_threads()
     try:
-        assert reconstruct(scan, load_config(method="fbp", threads=1)).settings["threads"] == 1
+        torch.set_num_threads(3)
+        assert reconstruct(scan, load_config(method="fbp", threads=2)).settings["threads"] == 2
+        assert torch.get_num_threads() == 3  # as before
+        assert reconstruct(scan, load_config(method="fbp")).settings["threads"] == 1  # a small image
+        assert torch.get_num_threads() == 3
+        large = simulate("ellipses", scanner(Volume(shape=(128, 128)), views=3), noise=NoiseLevel(std=0.1))
+        assert reconstruct(large, load_config(method="fbp")).settings["threads"] == 3
     finally:
         torch.set_num_threads(before)
 

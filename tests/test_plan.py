@@ -54,6 +54,15 @@ def test_what_does_not_fit_is_refused_with_advice():
         plan.require()
 
 
+def test_advice_names_method_dip_only_where_that_fits():
+    config = load_config(method="lin-dip", settings=["inference.regime=compressed"])
+    scan = make(64)
+    dip = plan_run(scan, load_config(method="dip"), budget=2**34).bytes
+    enough, short = (plan_run(scan, config, budget=budget).advice for budget in (dip, dip - 1))
+    assert "or method dip" in enough
+    assert short == "use a smaller image or fewer views"
+
+
 def test_measured_time_is_of_the_right_order():
     """A fit of 300 steps takes between a tenth of and ten times what the plan says."""
     scan = make(20)
@@ -121,6 +130,17 @@ def test_the_verb(tmp_path, monkeypatch, capsys):
     assert "exact" in said
     assert main("plan scan.h5 --budget-memory 1M".split()) == 0
     assert "does NOT fit" in capsys.readouterr().err
+
+
+def test_the_verb_takes_what_reconstruct_takes(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_scan("scan.h5", make(20))
+    assert main("plan scan.h5 --method dip --preset fast --threads 1 --device cpu --json".split()) == 0
+    fast = json.loads(capsys.readouterr().out)["stages"][1]["passes"]
+    assert main("plan scan.h5 --method dip --preset thorough --json".split()) == 0
+    assert json.loads(capsys.readouterr().out)["stages"][1]["passes"] == 8 * fast  # 500 and 4000 steps
+    assert main("plan scan.h5 --method dip --device abacus".split()) == 2
+    assert "abacus" in capsys.readouterr().err
 
 
 def test_the_verb_names_the_disk_space(tmp_path, monkeypatch, capsys):

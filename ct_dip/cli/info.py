@@ -121,7 +121,9 @@ def result_summary(result: "Result") -> dict[str, str]:
         name = names.get(key, key.replace("_", " "))
         unit = {"psnr": " dB", "peak_memory_mb": " MiB"}.get(key, "")
         lines[name.removesuffix(" mb")] = (f"{value:.4g}" if isinstance(value, float) else f"{value}") + unit
-    lines["time"] = ", ".join(f"{name} {format_duration(seconds)}" for name, seconds in result.seconds.items())
+    lines["time"] = ", ".join(
+        f"{name} {format_duration(seconds)}" for name, seconds in result.seconds.items()
+    )
     for section, settings in result.settings.items():
         if isinstance(settings, dict):
             lines[f"{section} settings"] = ", ".join(f"{key} {value}" for key, value in settings.items())

@@ -16,6 +16,18 @@ Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", help="Say more, and show where an error came from.")
 ]
 Seed = Annotated[int, typer.Option(help="Of every random choice.", min=0)]
+Preset = Annotated[
+    str | None, typer.Option(help="fast, balanced (the default), thorough, or auto: by the image's size.")
+]
+Device = Annotated[str | None, typer.Option(help="auto, cpu or cuda.")]
+Threads = Annotated[
+    int | None,
+    typer.Option(
+        help="Threads of torch. Default: 1 below 128 × 128 pixels, all from there on; use 1 when jobs share "
+        "cores.",
+        min=1,
+    ),
+]
 
 
 def check_result_name(path: Path, what: str) -> None:

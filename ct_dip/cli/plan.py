@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ct_dip.cli.console import print_json, print_table
-from ct_dip.cli.options import Verbose
+from ct_dip.cli.options import Device, Preset, Threads, Verbose
 from ct_dip.progress import format_duration
 
 if TYPE_CHECKING:
@@ -17,10 +17,13 @@ if TYPE_CHECKING:
 def plan(
     scan: Annotated[Path, typer.Argument(help="Scan file.")],
     method: Annotated[str | None, typer.Option(help="fbp, cgls, tv, dip or lin-dip (the default).")] = None,
+    preset: Preset = None,
     config: Annotated[Path | None, typer.Option(help="YAML file with settings.")] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="One setting, as tv.strength=0.5; repeatable.")
     ] = None,
+    device: Device = None,
+    threads: Threads = None,
     budget_memory: Annotated[
         str | None, typer.Option(help="Memory that the job may take, as 4G. Default: half of the free.")
     ] = None,
@@ -31,12 +34,22 @@ def plan(
     from ct_dip import memory
     from ct_dip.config import load_config
     from ct_dip.data.scan_file import read_scan
+    from ct_dip.devices import pick_device, pick_threads, use_threads
     from ct_dip.plan import plan_run
 
-    settings = load_config(config, settings=set_ or (), method=method or (None if config else "lin-dip"))
+    settings = load_config(
+        config,
+        settings=set_ or (),
+        method=method or (None if config else "lin-dip"),
+        preset=preset,
+        device=device,
+        threads=threads,
+    )
     loaded = read_scan(scan)
     settings = settings.with_preset(loaded.geometry.domain_shape)
-    found = plan_run(loaded, settings, budget=memory.memory_budget(budget_memory), measure=True)
+    with use_threads(pick_threads(settings.threads, loaded.geometry.domain_shape)):
+        on_cpu = pick_device(settings.device).type == "cpu"  # where work is tried
+        found = plan_run(loaded, settings, budget=memory.memory_budget(budget_memory), measure=on_cpu)
     if as_json:
         print_json(facts(found))
     else:

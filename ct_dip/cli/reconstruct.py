@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ct_dip.cli.console import ConsoleProgress, message
-from ct_dip.cli.options import Verbose, check_result_name
+from ct_dip.cli.options import Device, Preset, Threads, Verbose, check_result_name
 from ct_dip.errors import InputError, InterruptedRunError, OutputError
 from ct_dip.progress import format_duration
 
@@ -19,9 +19,7 @@ def reconstruct(
     scan: Annotated[Path, typer.Argument(help="Scan file.")],
     out: Annotated[Path, typer.Option(help="Result file to write (.h5); PNG, YAML and HTML go beside it.")],
     method: Annotated[str | None, typer.Option(help="fbp, cgls, tv (the default), dip or lin-dip.")] = None,
-    preset: Annotated[
-        str | None, typer.Option(help="fast, balanced (the default), thorough, or auto: by the image's size.")
-    ] = None,
+    preset: Preset = None,
     config: Annotated[Path | None, typer.Option(help="YAML file with settings.")] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="One setting, as tv.strength=0.5; repeatable.")
@@ -36,11 +34,8 @@ def reconstruct(
     hyperprior: Annotated[
         str | None, typer.Option(help="Of lin-dip: auto (the default), weak, none or tv-predcp.")
     ] = None,
-    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
-    threads: Annotated[
-        int | None,
-        typer.Option(help="Threads of torch. Default: all; use 1 when jobs share cores.", min=1),
-    ] = None,
+    device: Device = None,
+    threads: Threads = None,
     seed: Annotated[int | None, typer.Option(help="Of every random choice.", min=0)] = None,
     run_folder: Annotated[
         Path | None,

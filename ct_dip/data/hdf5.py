@@ -14,6 +14,7 @@ from ct_dip.files import write_bytes
 
 _IMPORT_HINT = "ct-dip import makes a scan file of a measured scan"
 
+
 def write_hdf5(path: str | Path, kind: str, version: int, fill: Callable[[h5py.File], None]) -> None:
     """Let ``fill`` build the file in memory, then write it atomically.
 
