@@ -3,6 +3,8 @@
 import contextlib
 import json
 import logging
+import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,7 +22,9 @@ from rich.progress import Progress as Bars
 from rich.table import Table
 from rich.text import Text
 
-from ct_dip.progress import Progress, Stage
+from ct_dip.progress import Progress, Stage, format_duration
+
+LINE_SECONDS = 30.0  # between two lines about the same stage where there is no terminal
 
 console = Console(stderr=True, highlight=False)
 
@@ -68,19 +72,48 @@ class _BarStage(Stage):
         self.bars.update(self.task, completed=done, found=found)
 
 
-class ConsoleProgress(Progress):
-    """A bar per stage on a terminal; elsewhere nothing, or a line per stage if ``verbose``."""
+class _LineStage(Stage):
+    """Plain lines for a log: when a stage starts and ends, and every half minute in between."""
 
-    def __init__(self, *, verbose: bool = False) -> None:
-        super().__init__()
-        self.verbose = verbose
+    def __init__(self, name: str, total: int | None) -> None:
+        self.name, self.total, self.found = name, total, ""
+        self.start, self.ended = time.monotonic(), threading.Event()
+
+    def update(self, done: int, **figures: float) -> None:
+        of = f" of {self.total}" if self.total is not None else ""
+        self.found = ", ".join(
+            ["", f"{done}{of}", *(f"{name} {value:.4g}" for name, value in figures.items())]
+        )
+
+    @contextlib.contextmanager
+    def shown(self) -> Iterator[Stage]:
+        """Write the lines; from a thread, because a stage may be silent for long."""
+        message(f"{self.name}: started")
+        ticker = threading.Thread(target=self._tick, daemon=True)
+        ticker.start()
+        try:
+            yield self
+        finally:
+            self.ended.set()
+            ticker.join()
+        message(f"{self.name}: done after {self._elapsed()}")
+
+    def _tick(self) -> None:
+        while not self.ended.wait(LINE_SECONDS):
+            message(f"{self.name}: {self._elapsed()}{self.found}")
+
+    def _elapsed(self) -> str:
+        return format_duration(time.monotonic() - self.start)
+
+
+class ConsoleProgress(Progress):
+    """A bar per stage on a terminal, plain lines elsewhere."""
 
     @contextlib.contextmanager
     def _show(self, name: str, total: int | None) -> Iterator[Stage]:
         if not console.is_terminal:
-            yield Stage()
-            if self.verbose:
-                message(f"{name}: done")
+            with _LineStage(name, total).shown() as lines:
+                yield lines
             return
         columns = [SpinnerColumn(), TextColumn("{task.description}")]
         if total is not None:

@@ -39,14 +39,14 @@ def demo(
     size, views = PRESETS[preset]
     geometry = scanner(Volume(shape=(size, size)), views=views)
     message(f"scanning a generated object: {size} × {size} pixels, {views} views, 5 % noise")
-    progress = ConsoleProgress(verbose=verbose)
+    progress = ConsoleProgress()
     with progress.stage("simulate the scan"):
         scan = simulate("ellipses", geometry, noise=NoiseLevel(relative=0.05), seed=seed)
     write_scan(out / "scan.h5", scan)
     results = []
     for method in (*COMPARED, "lin-dip"):
         config = load_config(method=method, preset=preset, seed=seed)
-        result = reconstruct(scan, config, progress=ConsoleProgress(verbose=verbose))
+        result = reconstruct(scan, config, progress=ConsoleProgress())
         message(outcome(result))
         results.append(result)
     write_result(out / "result.h5", results[-1])

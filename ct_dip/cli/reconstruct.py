@@ -120,7 +120,7 @@ def reconstruct(
         {"the scan itself": scan, f"the settings {config}": config, f"the reference {reference}": reference},
         [*([run_folder / "dip.npz"] if run_folder else []), *([figures / "image.png"] if figures else [])],
     )
-    progress = ConsoleProgress(verbose=verbose)
+    progress = ConsoleProgress()
     folder = run_folder or out.with_suffix(".run")
     try:
         result = run(
