@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from ct_dip.arrays import Bools, Floats
 from ct_dip.files import write_bytes
 from ct_dip.quality import psnr
 
+_DARK_PAPER, _DARK_INK = "#1d2127", "#e8ebee"  # as in report.css
 _CHARACTERS_PER_INCH = 7  # of a figure's title that surely fit: capitals are wider than the average
 
 
@@ -89,6 +91,19 @@ def reconstruction_panel(
         axes[0, -1].tick_params(labelbottom=True)
     if heading:
         figure.suptitle("\n".join(heading))
+    return figure
+
+
+def darkened(figure: Figure) -> Figure:
+    """Return the figure with light text and axes on a dark ground; the colours of images stay."""
+    figure.set_facecolor(_DARK_PAPER)
+    for text in figure.findobj(Text):
+        text.set_color(_DARK_INK)
+    for axis in figure.axes:
+        axis.set_facecolor(_DARK_PAPER)
+        axis.tick_params(color=_DARK_INK, labelcolor=_DARK_INK)
+        for spine in axis.spines.values():
+            spine.set_edgecolor(_DARK_INK)
     return figure
 
 

@@ -11,7 +11,7 @@ from ct_dip.data.result import Result
 from ct_dip.data.scan import Scan
 from ct_dip.files import write_bytes
 from ct_dip.progress import format_duration
-from ct_dip.report.figures import png_bytes, reconstruction_panel
+from ct_dip.report.figures import darkened, png_bytes, reconstruction_panel
 
 # What a reader who knows none of them should know.
 ABOUT = {
@@ -38,5 +38,6 @@ def write_comparison(path: str | Path, scan: Scan, results: Sequence[Result]) ->
         results=results,
         about=ABOUT,
         picture=base64.b64encode(png_bytes(panel)).decode("ascii"),
+        dark_picture=base64.b64encode(png_bytes(darkened(panel))).decode("ascii"),
     )
     write_bytes(path, page.encode("utf-8"))
