@@ -20,6 +20,7 @@ from ct_dip.data.plausibility import implausible
 from ct_dip.data.result import Result
 from ct_dip.data.scan import Scan
 from ct_dip.devices import pick_device, pick_threads, use_threads
+from ct_dip.dip.budget import budget_warning
 from ct_dip.dip.ensemble import DipFit
 from ct_dip.dip.fit import fit_dip
 from ct_dip.errors import InputError
@@ -211,6 +212,8 @@ def _fit_network(job: _Job, transform: LinearMap) -> tuple[DipFit, dict[str, Any
         device=job.sinogram.device,
     )
     metrics |= {"steps": fit.steps, "misfit": fit.misfit, "loss": fit.loss, "stopped_by": fit.stopped_by}
+    if warning := budget_warning(metrics):
+        job.progress.note(warning)
     return fit, metrics
 
 

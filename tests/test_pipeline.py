@@ -270,3 +270,16 @@ def test_presets_fill_what_was_not_given(scan):
     assert steps("auto", shape=(40, 90))[0] == "fast"
     with pytest.raises(InputError, match="preset"):
         load_config(method="lin-dip", preset="quick")
+
+
+def test_a_network_that_ran_out_of_steps_is_said(scan):
+    """The discrepancy rule does not fire in 30 steps, unless it accepts a million times the noise."""
+    quick = ["dip.channels=[4,4]", "dip.max_steps=30", "dip.cooldown_steps=10", "dip.warmup_steps=1"]
+    for settings, said in (
+        (quick, True),
+        ([*quick, "dip.stopping=discrepancy", "dip.discrepancy=1e6"], False),
+    ):
+        progress = Notes()
+        result = reconstruct(scan, load_config(method="dip", settings=settings), progress=progress)
+        assert (result.metrics["stopped_by"] == "budget") == said
+        assert any("budget of 30 steps at a misfit of" in note for note in progress.notes) == said

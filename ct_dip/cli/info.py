@@ -116,6 +116,8 @@ def result_summary(result: "Result") -> dict[str, str]:
     for key, value in result.metrics.items():
         if key == "certificate" and value:
             lines["accuracy"] = _spell_certificate(value)
+        if key == "warnings" and value:
+            lines["warnings"] = " ".join(value)
         if isinstance(value, list | dict):  # tables are for --json
             continue
         name = names.get(key, key.replace("_", " "))

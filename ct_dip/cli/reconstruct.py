@@ -148,6 +148,8 @@ def reconstruct(
     if run_folder is None:
         shutil.rmtree(folder, ignore_errors=True)
     message(f"{out}: {outcome(result)}; picture {picture}")
+    for warning in result.metrics.get("warnings", ()):
+        message(f"warning: {warning}")
     if drawn:
         message(f"{figures}: {len(drawn)} figures")
     if paged:

@@ -22,6 +22,7 @@
   const images = Object.fromEntries(data.images.map((image) => [image.name, image]));
   const mean = data.images[0].values;
   const std = images.std ? images.std.values : null;
+  if (std) images.std.values = std.map((v) => WIDTH_95 * v); // shown, as everywhere, as a 95 % error bar
   const samples = data.samples ? floats(data.samples.data) : null;
 
   const mask = data.mask ? floats(data.mask) : null; // pixels in the field of view; all if null
@@ -131,19 +132,18 @@
       return anchors[i].map((v, c) => Math.round(v + (place - i) * (anchors[i + 1][c] - v)));
     })]));
 
-  function paint(canvas, value, width, height, { kind, low, high }) {
+  function paint(canvas, value, width, height, { kind, low, high }, shown = () => true) {
     canvas.width = width;
     canvas.height = height;
     const context = canvas.getContext("2d"), picture = context.createImageData(width, height);
     for (let i = 0; i < width * height; i++) {
       const share = Math.max(0, Math.min(1, (value(i) - low) / (high - low)));
-      const alpha = width * height === rows * columns && !seen(i) ? 0 : 255;
-      picture.data.set([...tables[kind][Math.round(255 * share) || 0], alpha], 4 * i);
+      picture.data.set([...tables[kind][Math.round(255 * share) || 0], shown(i) ? 255 : 0], 4 * i);
     }
     context.putImageData(picture, 0, 0);
   }
 
-  const units = { attenuation: "attenuation, /mm", std: "standard deviation, /mm", error: "error, /mm" };
+  const units = { attenuation: "attenuation, /mm", std: "half of the 95 % interval, /mm", error: "error, /mm" };
   function paintBar(bar, image, title) {
     paint(bar.querySelector("canvas"), (i) => image.low + (i / 255) * (image.high - image.low), 256, 1, image);
     bar.querySelector(".name").textContent = title;
@@ -184,8 +184,8 @@
 
   function showImages() {
     const base = chosen(), other = images[byId("other").value], viewer = byId("viewer");
-    paint(viewer.querySelector(".base"), (i) => base.values[i], columns, rows, base);
-    paint(viewer.querySelector(".overlay"), (i) => other.values[i], columns, rows, other);
+    paint(viewer.querySelector(".base"), (i) => base.values[i], columns, rows, base, seen);
+    paint(viewer.querySelector(".overlay"), (i) => other.values[i], columns, rows, other, seen);
     paintBar(byId("bar-base"), base, `${base.title}: ${units[base.kind]}`);
     paintBar(byId("bar-overlay"), other, `${other.title}: ${units[other.kind]}`);
     showMix();
@@ -208,8 +208,16 @@
   function showMap() {
     if (!std) return;
     const scale = { kind: "chance", low: 0, high: 1 };
-    paint(byId("map").querySelector(".base"), (i) => chanceAbove(i, state.threshold), columns, rows, scale);
+    paint(byId("map").querySelector(".base"), (i) => chanceAbove(i, state.threshold), columns, rows, scale, seen);
     paintBar(byId("bar-map"), scale, `Chance of being above ${given(state.threshold)} /mm`);
+  }
+
+  function showResiduals() {
+    if (!data.residuals) return;
+    const [views, detectors] = data.residuals.shape, values = floats(data.residuals.data);
+    const scale = { kind: "error", low: -4, high: 4 };
+    paint(byId("residuals"), (i) => values[i], detectors, views, scale);
+    paintBar(byId("bar-residuals"), scale, "Measured minus explained, in units of the noise");
   }
 
   // Answers
@@ -299,7 +307,7 @@
   function setThreshold(value, from) {
     if (!Number.isFinite(value)) return;
     state.threshold = value;
-    if (from !== "number") byId("threshold").value = Number(value.toPrecision(6));
+    if (from !== "number") byId("threshold").value = Number(value.toPrecision(4));
     if (from !== "slider") byId("threshold-slider").value = value;
     byId("threshold-slider").setAttribute("aria-valuetext", `${given(value)} per millimetre`);
     showMap();
@@ -309,7 +317,9 @@
 
   function setRegion(region) {
     state.region = region;
-    for (const [name, value] of Object.entries(region)) byId(name).value = Number(value.toPrecision(8));
+    // To a hundredth of a pixel or better: corners are drawn along the edges of pixels, half of one from a centre.
+    const digits = Math.max(0, Math.ceil(2 - Math.log10(step)));
+    for (const [name, value] of Object.entries(region)) byId(name).value = Number(value.toFixed(digits));
     showRegion();
   }
 
@@ -401,6 +411,7 @@
   pictures.forEach(setUpPicture);
   document.querySelectorAll(".stage").forEach(listen);
   showImages();
+  showResiduals();
   // A region to begin with: the middle third.
   const third = (count) => [Math.floor(count / 3), Math.ceil((2 * count) / 3)].map((n) => (n - count / 2) * step);
   const [x0, x1] = third(columns), [y0, y1] = third(rows);

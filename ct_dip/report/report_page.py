@@ -23,6 +23,7 @@ from ct_dip.files import write_bytes
 from ct_dip.posterior.region import CAVEAT
 from ct_dip.progress import format_duration
 from ct_dip.report.verdicts import (
+    WIDTH_95,
     Calibration,
     calibration,
     certainty,
@@ -30,6 +31,7 @@ from ct_dip.report.verdicts import (
     measurements,
     percent,
     place_findings,
+    structure,
     verdict,
 )
 
@@ -60,7 +62,7 @@ def render_report(result: Result, *, source: str = "") -> str:
     """The page as text."""
     check_result(result)
     checked = calibration(result)
-    findings = data_findings(result.metrics, measurements(result))
+    findings = data_findings(result.metrics, measurements(result), structure(result))
     if checked:
         findings[:0] = place_findings(checked)
     environment = Environment(
@@ -128,8 +130,8 @@ def payload(result: Result) -> dict[str, Any]:
     for name, values in _images(result).items():
         images.append(_image(name, titles[name], "attenuation", low, high, values))
     if result.std is not None:
-        wide = float(np.quantile(result.std[seen], 0.998)) or 1.0
-        images.append(_image("std", "Error bar (1σ)", "std", 0.0, wide, result.std))
+        wide = WIDTH_95 * float(np.quantile(result.std[seen], 0.998)) or 1.0  # the script widens it likewise
+        images.append(_image("std", "Error bar (95 %)", "std", 0.0, wide, result.std))
     if compared is not None:
         error = compared_difference(result, compared)
         largest = float(np.nanquantile(np.abs(error), 0.995)) or 1.0
@@ -141,6 +143,7 @@ def payload(result: Result) -> dict[str, Any]:
         "images": images,
         "mask": None if seen.all() else encode(seen.astype(np.float32)),
         "samples": _samples(result),
+        "residuals": _residuals(result),
         "threshold": {"start": _round((low + high) / 2, high - low), "low": low, "high": high},
     }
 
@@ -152,7 +155,7 @@ ABOUT = {
     "fbp": "Filtered back-projection, the formula that most scanners use. Noisy and streaky with few views.",
     "truth": "The object that was scanned, known because the scan was simulated.",
     "reference": "An image of the same object to compare with, which has errors of its own.",
-    "std": "One standard deviation of every pixel: bright is where the image is least certain.",
+    "std": "The 95 % error bar of every pixel, ± 1.96 standard deviations: bright is least certain.",
     "error": "Best estimate minus truth: red is too dense, blue too thin.",
     "difference": "Best estimate minus reference: red is denser than the reference, blue thinner.",
 }
@@ -190,6 +193,12 @@ def _samples(result: Result) -> dict[str, Any] | None:
         "width": float(stdtrit(len(kept), 0.975)),
         "data": encode(kept),
     }
+
+
+def _residuals(result: Result) -> dict[str, Any] | None:
+    """What the image leaves unexplained of the sinogram, in units of the noise, (views, detectors)."""
+    residuals = result.arrays.get("sinogram_standardised")
+    return None if residuals is None else {"shape": list(residuals.shape), "data": encode(residuals)}
 
 
 def encode(values: Floats) -> str:

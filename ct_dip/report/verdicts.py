@@ -11,10 +11,13 @@ import numpy as np
 from ct_dip.arrays import Floats
 from ct_dip.calibration.coverage import coverage_curve
 from ct_dip.calibration.near import near_object_of
+from ct_dip.calibration.structure import Structure, residual_structure
 from ct_dip.data.comparison import compared_pixels, comparison_of_result
 from ct_dip.data.result import Result
+from ct_dip.dip.budget import budget_warning
 
 Level = Literal["good", "caution", "poor", "unknown"]
+_ORDER: tuple[Level, ...] = ("good", "caution", "poor")
 
 # Verdicts. A 95 % error bar may miss the truth in 5 % of the pixels.
 COVERAGE_CAUTION = 0.90  # it misses twice as often as it promises
@@ -29,6 +32,14 @@ LEFTOVER_LOW = 0.6  # the image follows the noise
 NOISE_CAUTION = 1.25  # whatever the model cannot explain is booked as noise: a quarter more is no chance
 NOISE_POOR = 2.0  # three quarters of the variance that is called noise is something else
 NOISE_LOW = 0.8  # the scan states too much noise, or the model explains some of it
+# Structure of what the image leaves unexplained, see `ct_dip.calibration.structure`. It counts where it is
+# beyond chance and large enough to matter: neighbours that correlate at r make averages less certain, by
+# √((1 + r)/(1 − r)), than error bars for independent noise say.
+BEYOND_CHANCE = 3.0  # standard errors
+CORRELATION_CAUTION = 0.2  # by a fifth
+CORRELATION_POOR = 0.6  # twice
+DRIFT_CAUTION = 0.25  # of the noise: what a quarter more noise would do, in every detector of a view at once
+DRIFT_POOR = 1.0  # whole views are off by as much as the noise
 # Error bars of different widths announce where the image is wrong. Compare the quarter of the pixels where
 # they are widest with that where they are narrowest: of the announced ratio's logarithm,
 FOLLOWED = 0.5  # the errors follow it (1) rather than ignore it (0)
@@ -172,29 +183,29 @@ def place_findings(checked: Calibration) -> list[Finding]:
     return [Finding("caution", "The error bars do not point to where the errors are", text)]
 
 
-def data_findings(metrics: Mapping[str, Any], measured: int | None) -> list[Finding]:
+def structure(result: Result) -> Structure | None:
+    """Structure of what the image leaves unexplained of the sinogram, if the result holds that."""
+    residuals = result.arrays.get("sinogram_standardised")
+    return None if residuals is None else residual_structure(residuals)
+
+
+def data_findings(
+    metrics: Mapping[str, Any], measured: int | None, structure: Structure | None = None
+) -> list[Finding]:
     """What the measured data say about the image, with no truth needed.
 
     The mean square of ``(y − A x) / noise`` is not 1 under a right model but ``1 − d/n``: fitting ``d``
     effective directions of ``n`` measurements takes that share of the noise away.
     """
-    findings = []
+    findings = [
+        Finding("caution", "The data look implausible", str(warning))
+        for warning in metrics.get("warnings", ())
+    ]
     leftover, fitted, stated = (_number(metrics, n) for n in ("sinogram_chi2", "sigma_y", "sigma_y_stated"))
     if leftover is not None:
         explained = (_number(metrics, "effective_dimension") or 0.0) / measured if measured else 0.0
         ratio = leftover / max(1 - explained, 0.05)
-        text = (
-            f"Scanned again in the computer, the image differs from the measured data by {ratio:.2f} times "
-            "what noise alone would cause (mean square; 1 is ideal)."
-        )
-        if ratio > LEFTOVER_POOR:
-            findings.append(Finding("poor", "The image does not explain the measurements", text))
-        elif ratio > LEFTOVER_CAUTION:
-            findings.append(Finding("caution", "The image explains the measurements in part", text))
-        elif ratio < LEFTOVER_LOW:
-            findings.append(Finding("caution", "The image follows the noise of the measurements", text))
-        else:
-            findings.append(Finding("good", "The image explains the measurements", text))
+        findings.append(_leftover_finding(ratio, structure))
     if fitted is not None and stated:
         ratio = fitted / stated
         known = "estimated from the data" if metrics.get("noise_estimated") else "that the scan states"
@@ -207,11 +218,52 @@ def data_findings(metrics: Mapping[str, Any], measured: int | None) -> list[Find
             findings.append(Finding("caution", "The data are less noisy than they should be", text))
         else:
             findings.append(Finding("good", "The noise is as expected", text))
+    if warning := budget_warning(metrics):
+        findings.append(Finding("caution", "The network was not finished", warning))
     findings += _arithmetic_findings(metrics)
     if metrics.get("evidence_converged") is False:
         text = "The search for the width of the error bars stopped before it was done."
         findings.append(Finding("caution", "The error bars are not final", text))
     return findings
+
+
+def _leftover_finding(ratio: float, structure: Structure | None) -> Finding:
+    """Whether what the image leaves unexplained has the size and the structure of noise."""
+    text = (
+        f"Scanned again in the computer, the image differs from the measured data by {ratio:.2f} times "
+        "what noise alone would cause (mean square; 1 is ideal)."
+    )
+    level = _level(ratio, LEFTOVER_CAUTION, LEFTOVER_POOR)
+    if structure is not None:
+        r, a = structure.correlation, structure.drift
+        correlated = _level(r, CORRELATION_CAUTION, CORRELATION_POOR)
+        drifting = _level(a, DRIFT_CAUTION, DRIFT_POOR)
+        if r < BEYOND_CHANCE * structure.correlation_error:
+            correlated = "good"
+        if a < math.sqrt(BEYOND_CHANCE) * structure.drift_error:  # chance is Gaussian in the drift's square
+            drifting = "good"
+        if correlated != "good":
+            text += (
+                f" Neighbouring detectors differ together: they correlate at {r:.2f}, where noise alone "
+                f"gives 0 ± {structure.correlation_error:.2f}; above {CORRELATION_CAUTION:g} error bars are "
+                "too narrow by a fifth or more."
+            )
+        if drifting != "good":
+            text += (
+                f" Whole views differ together: their means stray by {a:.2f} of the noise more than chance "
+                f"allows; up to {DRIFT_CAUTION:g} would be harmless."
+            )
+        if correlated == drifting == "good":
+            text += " Neither neighbouring detectors nor whole views differ together."
+        level = max(level, correlated, drifting, key=_ORDER.index)
+    if level == "good" and ratio < LEFTOVER_LOW:
+        return Finding("caution", "The image follows the noise of the measurements", text)
+    titles = {"good": "explains the measurements", "caution": "explains the measurements in part"}
+    return Finding(level, f"The image {titles.get(level, 'does not explain the measurements')}", text)
+
+
+def _level(value: float, caution: float, poor: float) -> Level:
+    return "poor" if value > poor else "caution" if value > caution else "good"
 
 
 def _arithmetic_findings(metrics: Mapping[str, Any]) -> list[Finding]:
@@ -254,9 +306,8 @@ def verdict(result: Result, checked: Calibration | None, findings: Sequence[Find
         return Finding(
             "unknown", "Not known", "The result holds nothing that the error bars could be checked with."
         )
-    order: tuple[Level, ...] = ("good", "caution", "poor")
-    worst = max((finding.level for finding in findings), key=order.index)
-    reasons = [finding.title for finding in findings if finding.level == worst]
+    worst = max((finding.level for finding in findings), key=_ORDER.index)
+    reasons = list(dict.fromkeys(finding.title for finding in findings if finding.level == worst))
     because = "; ".join([reasons[0], *(reason[0].lower() + reason[1:] for reason in reasons[1:])]) + "."
     limit = (
         "The true object is not known, so the result could be checked against the measured data only; "

@@ -25,8 +25,8 @@ def folder(tmp_path, monkeypatch):
 
 
 def without_progress(text):
-    """Lines other than those that say that a stage started or is done."""
-    return [line for line in text.splitlines() if not re.search(r": (started|done after .*)$", line)]
+    """Lines other than notes, and those that say that a stage started or is done."""
+    return [line for line in text.splitlines() if not re.search(r"^note: |: (started|done after .*)$", line)]
 
 
 def fails(capsys, arguments, *words, code=2):

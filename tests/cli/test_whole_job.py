@@ -57,6 +57,26 @@ def stages(folder):
 # What one run leaves
 
 
+def test_warnings_about_the_data_end_on_the_terminal(folder, capsys, monkeypatch):
+    """Of a result that has them; nothing is said of one that has none."""
+    from ct_dip import pipeline
+
+    run, warning = pipeline.reconstruct, "The sinogram has negative values: are these counts?"
+    assert main("reconstruct scan.h5 --method fbp --out plain.h5".split()) == 0
+    assert "warning" not in capsys.readouterr().err
+
+    def warned(*arguments, **options):
+        result = run(*arguments, **options)
+        return replace(result, metrics=result.metrics | {"warnings": [warning]})
+
+    monkeypatch.setattr(pipeline, "reconstruct", warned)
+    assert main("reconstruct scan.h5 --method fbp --out r.h5 --report".split()) == 0
+    assert f"warning: {warning}" in capsys.readouterr().err.splitlines()
+    assert warning in Path("r.html").read_text(encoding="utf-8")
+    assert main("info r.h5".split()) == 0
+    assert warning in capsys.readouterr().err
+
+
 def test_one_run_ends_with_figures_and_a_page(folder, capsys):
     assert main(job("--figures", "figures")) == 0
     assert written(folder) == ["r.h5", "r.html", "r.png", "r.yaml"]

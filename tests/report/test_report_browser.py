@@ -294,9 +294,40 @@ def test_images_are_chosen_wiped_and_blended(open_page):
     assert page.locator("#viewer .overlay").evaluate(style) == ["inset(0px 0px 0px 60%)", "1"]
     assert not page.locator("#bar-overlay").is_visible()  # both are attenuations
     page.locator("#other").select_option("std")
-    assert "standard deviation, /mm" in text(page, "#bar-overlay")
+    assert "half of the 95 % interval, /mm" in text(page, "#bar-overlay")
     page.locator("#mode").select_option("blend")
     assert page.locator("#viewer .overlay").evaluate(style) == ["none", "0.4"]
+
+
+def test_error_bars_are_of_95_percent_everywhere(open_page):
+    page = open_page()
+    page.locator("#shown input[value=std]").check(force=True)
+    assert "Error bar (95 %)" in text(page, "#shown")
+    ticks = [float(tick) for tick in page.locator("#bar-base .ticks span").all_inner_texts()]
+    assert 0.7 < max(ticks) / (1.96 * RESULT.std.max()) <= 1  # the last round number of the bar
+    # The brightest pixel is the widest; its half of the interval is at the end of the bar.
+    widest = np.unravel_index(RESULT.std.argmax(), SHAPE)
+    end = pixels(page, "#bar-base canvas")[0, -1]
+    assert np.abs(pixels(page, "#viewer .base")[widest] - end).max() <= 3
+    assert "σ" not in text(page, "body")
+
+
+@pytest.mark.parametrize("step", [0.5, 12.3456789])
+@pytest.mark.parametrize("width", [320, 390, 1280])
+def test_number_boxes_show_all_of_their_numbers(open_page, width, step):
+    page = open_page(replace(RESULT, pixel_size=step / 3), viewport={"width": width, "height": 800})
+    page.locator("#threshold").fill("-0.012346")
+    for box in page.locator("input[type=number]").all():
+        assert box.evaluate("e => e.scrollWidth <= e.clientWidth"), box.input_value()
+
+
+def test_the_residuals_are_drawn(open_page):
+    shown = pixels(open_page(), "#residuals")
+    z = RESULT.arrays["sinogram_standardised"]
+    assert shown.shape == (*z.shape, 3)
+    redness = shown[..., 0] - shown[..., 2]
+    assert np.all(redness[z > 0.5] > 0)
+    assert np.all(redness[z < -0.5] < 0)
 
 
 def test_reduced_pages(open_page):

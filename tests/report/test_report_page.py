@@ -10,6 +10,7 @@ from importlib.resources import files
 import numpy as np
 import pytest
 
+from ct_dip.calibration.structure import Structure
 from ct_dip.cli.report import report
 from ct_dip.data.result import Result, write_result
 from ct_dip.errors import InputError, OutputError, ResultError
@@ -109,6 +110,78 @@ def test_sinogram_verdict(leftover, level):
     # a fit of 100 directions of 500 measurements takes a fifth of the noise away
     (found,) = verdicts.data_findings({"sinogram_chi2": 0.8 * leftover, "effective_dimension": 100.0}, 500)
     assert found.level == level
+
+
+@pytest.mark.parametrize(
+    ("correlation", "drift", "level", "word"),
+    [
+        (0.0, 0.0, "good", "Neither neighbouring"),
+        (-0.3, 0.0, "good", "Neither neighbouring"),  # a fit leaves neighbours that alternate
+        (0.19, 0.24, "good", "Neither neighbouring"),  # beyond chance, but small
+        (0.41, 0.0, "caution", "correlate at 0.41, where noise alone gives 0 ± 0.02"),
+        (0.7, 0.0, "poor", "correlate at 0.70"),
+        (0.0, 0.5, "caution", "stray by 0.50 of the noise"),
+        (0.0, 1.2, "poor", "stray by 1.20 of the noise"),
+    ],
+)
+def test_structure_counts_as_well_as_size(correlation, drift, level, word):
+    structure = Structure(correlation, 0.02, drift, 0.1)
+    (found,) = verdicts.data_findings({"sinogram_chi2": 1.0}, 500, structure)
+    assert found.level == level
+    assert word in found.text
+    assert (found.title == "The image explains the measurements") == (level == "good")
+    (found,) = verdicts.data_findings({"sinogram_chi2": 3.0}, 500, structure)
+    assert found.level == "poor"
+
+
+def test_structure_within_chance_does_not_count():
+    """A tiny scan: 3 standard errors are more than what would matter."""
+    (found,) = verdicts.data_findings({"sinogram_chi2": 1.0}, 50, Structure(0.29, 0.1, 0.34, 0.2))
+    assert found.level == "good"
+
+
+def test_the_page_shows_residuals_that_are_not_noise():
+    result = synthetic_result(truth=False)
+    white = np.random.default_rng(0).standard_normal((40, 60))
+    smooth = (white[:, 1:] + white[:, :-1]) / np.sqrt(2)  # neighbours correlate at 0.5
+    for residuals, title in ((white, "Nothing speaks against it"), (smooth, "With care")):
+        arrays = result.arrays | {"sinogram_standardised": residuals.astype(np.float32)}
+        text = page.render_report(replace(result, arrays=arrays))
+        assert title in text
+        shown = embedded(text)["residuals"]
+        assert np.array_equal(decoded(shown["data"], shown["shape"]), arrays["sinogram_standardised"])
+        assert 'id="residuals"' in text
+    without = {name: values for name, values in result.arrays.items() if "sinogram" not in name}
+    assert 'id="residuals"' not in page.render_report(replace(result, arrays=without))
+
+
+@pytest.mark.parametrize(
+    ("stopped_by", "misfit", "said"),
+    [("budget", 5.93, True), ("budget", 1.1, False), ("discrepancy", 5.93, False)],
+)
+def test_a_network_that_ran_out_of_steps_is_said(stopped_by, misfit, said):
+    metrics = {"stopped_by": stopped_by, "misfit": misfit, "steps": 500}
+    findings = verdicts.data_findings(metrics, None)
+    assert [finding.level for finding in findings] == ["caution"] * said
+    for finding in findings:
+        assert "was stopped by its budget of 500 steps at a misfit of 5.9" in finding.text
+        assert "--preset thorough" in finding.text
+
+
+def test_warnings_about_the_data_are_shown_and_make_the_verdict_careful():
+    warnings = ["The sinogram has <b>negative</b> values.", "The object is cut by the field of view."]
+    result = synthetic_result(truth=False)
+    result = replace(result, metrics=result.metrics | {"warnings": warnings})
+    findings = verdicts.data_findings(result.metrics, None)
+    shown = [f for f in findings if f.title == "The data look implausible"]
+    assert [f.text for f in shown] == warnings
+    assert {f.level for f in shown} == {"caution"}
+    found = verdicts.verdict(result, None, findings)
+    assert found.level == "caution"
+    assert found.text.count("The data look implausible") == 1
+    text = page.render_report(result)
+    assert "negative&lt;/b&gt; values" in text
+    assert "With care" in text
 
 
 @pytest.mark.parametrize(
