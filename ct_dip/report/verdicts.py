@@ -45,6 +45,7 @@ DRIFT_POOR = 1.0  # whole views are off by as much as the noise
 FOLLOWED = 0.5  # the errors follow it (1) rather than ignore it (0)
 ANNOUNCED = 1.2  # error bars that differ less announce no place
 
+IMPLAUSIBLE = "The data look implausible"  # title of every warning that a run gave about its input
 FEWEST_PIXELS = 20  # a coverage of fewer moves in steps of more than 5 %
 COVERAGE_LEVELS = (0.05, *(round(0.1 * k, 1) for k in range(1, 10)), 0.95, 0.99)  # points of the curve
 ERROR_BINS = 8
@@ -197,10 +198,7 @@ def data_findings(
     The mean square of ``(y − A x) / noise`` is not 1 under a right model but ``1 − d/n``: fitting ``d``
     effective directions of ``n`` measurements takes that share of the noise away.
     """
-    findings = [
-        Finding("caution", "The data look implausible", str(warning))
-        for warning in metrics.get("warnings", ())
-    ]
+    findings = [Finding("caution", IMPLAUSIBLE, str(warning)) for warning in metrics.get("warnings", ())]
     leftover, fitted, stated = (_number(metrics, n) for n in ("sinogram_chi2", "sigma_y", "sigma_y_stated"))
     if leftover is not None:
         explained = (_number(metrics, "effective_dimension") or 0.0) / measured if measured else 0.0
@@ -301,7 +299,10 @@ def verdict(result: Result, checked: Calibration | None, findings: Sequence[Find
             "to get error bars.",
         )
     if checked is not None:
-        return coverage_verdict(checked)
+        covered = coverage_verdict(checked)
+        if covered.level == "good" and checked.name == "reference" and result.metrics.get("warnings"):
+            return Finding("caution", f"With care: {IMPLAUSIBLE[0].lower()}{IMPLAUSIBLE[1:]}", covered.text)
+        return covered
     if not findings:
         return Finding(
             "unknown", "Not known", "The result holds nothing that the error bars could be checked with."

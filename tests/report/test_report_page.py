@@ -179,6 +179,11 @@ def test_warnings_about_the_data_are_shown_and_make_the_verdict_careful():
     found = verdicts.verdict(result, None, findings)
     assert found.level == "caution"
     assert found.text.count("The data look implausible") == 1
+    held = replace(
+        calibrated(0.95), name="reference"
+    )  # a reference may have the same flaw, the truth has not
+    assert verdicts.verdict(result, held, findings).level == "caution"
+    assert verdicts.verdict(result, replace(held, name="truth"), findings).level == "good"
     text = page.render_report(result)
     assert "negative&lt;/b&gt; values" in text
     assert "With care" in text
