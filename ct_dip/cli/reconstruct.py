@@ -173,7 +173,7 @@ def _check_outputs(
             raise InputError(f"{path} exists and belongs to no result; choose another --out, or remove it")
     for path in (out, *beside):
         for what, source in inputs.items():
-            if source is not None and path.exists() and path.samefile(source):
+            if source is not None and source.exists() and path.exists() and path.samefile(source):
                 raise InputError(f"--out {out} would replace {what}; choose another name")
     for path in (out, *beside, *further):
         check_writable(path)

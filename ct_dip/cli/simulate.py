@@ -95,7 +95,7 @@ def simulate(
     from ct_dip.scanners import scanner
 
     check_result_name(out, "a scan")
-    if images is not None and out.exists() and out.samefile(images):
+    if images is not None and images.exists() and out.exists() and out.samefile(images):
         raise InputError(f"--out {out} is the image itself; choose another name")
     if noise is not None and not 0 <= noise < 1:
         raise InputError(

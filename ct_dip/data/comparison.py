@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ct_dip.arrays import Bools, Floats
+from ct_dip.data.plain_hdf5 import check_size
+from ct_dip.data.plain_numpy import read_npy
 from ct_dip.data.result import Result, read_result
 from ct_dip.data.scan import Scan
 from ct_dip.errors import InputError, ResultError
@@ -132,10 +134,12 @@ def read_reference(path: str | Path, pixel_size: float | None = None) -> NDArray
         raise InputError(f"reference {path} ends in {ending or 'nothing'}; give {READ}")
     try:
         if ending == ".npy":
-            with path.open("rb") as file:
-                return np.lib.format.read_array(file, allow_pickle=False)
+            return read_npy(path)
         import tifffile
 
-        return np.asarray(tifffile.imread(path))
+        with tifffile.TiffFile(path) as file:
+            image = file.series[0]
+            check_size("the image", image.shape, image.dtype)
+            return np.asarray(image.asarray())
     except Exception as error:  # a damaged TIFF fails in many ways
         raise InputError(f"reference {path} cannot be read ({error}); give {READ}") from error

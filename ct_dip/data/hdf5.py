@@ -9,6 +9,7 @@ from typing import Any
 import h5py
 import numpy as np
 
+from ct_dip.data.plain_hdf5 import open_hdf5, refuse_indirect, seal
 from ct_dip.errors import InputError
 from ct_dip.files import write_bytes
 
@@ -25,6 +26,8 @@ def write_hdf5(path: str | Path, kind: str, version: int, fill: Callable[[h5py.F
         file.attrs["format"] = f"ct_dip.{kind}"
         file.attrs["version"] = version
         fill(file)
+    buffer.seek(0, io.SEEK_END)
+    buffer.write(seal(buffer.getvalue()))
     write_bytes(path, buffer.getvalue())
 
 
@@ -76,15 +79,20 @@ def _open(path: str | Path, error: type[InputError]) -> Iterator[h5py.File]:
     if path.is_dir():
         raise error(f"{path} is a folder, expected an HDF5 file")
     try:
-        with h5py.File(path, "r") as file:
+        with open_hdf5(path) as file:
+            refuse_indirect(file)
             yield file
+    except InputError as problem:
+        if str(problem).startswith(str(path)):
+            raise
+        raise error(f"{path}: {problem}") from problem
     except KeyError as problem:
         raise error(f"{path} is incomplete: {problem.args[0]}; write it anew") from problem
     except (TypeError, ValueError, AttributeError, IndexError) as problem:
         raise error(
             f"{path} holds a field of the wrong type ({_first_line(problem)}); write it anew"
         ) from problem
-    except (OSError, RuntimeError) as problem:
+    except (OSError, RuntimeError, MemoryError) as problem:
         raise error(
             f"{path} cannot be read as HDF5 ({_first_line(problem)}); it is truncated, damaged or "
             "another kind of file: copy or write it anew; for scans of other programs there is ct-dip import"

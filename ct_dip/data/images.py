@@ -1,6 +1,6 @@
 """Images from files: PNG and other pictures, NPY, NPZ."""
 
-import zipfile
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ct_dip.arrays import Floats
+from ct_dip.data.plain_hdf5 import check_size
+from ct_dip.data.plain_numpy import read_npy, read_npz
 from ct_dip.errors import InputError
 
 
@@ -56,30 +58,32 @@ def load_image(path: str | Path, *, index: int | None = None, hounsfield: bool =
 def _load(path: Path) -> NDArray[Any]:
     try:
         if path.suffix == ".npy":
-            with path.open("rb") as file:
-                return np.asarray(np.load(file, allow_pickle=False))
+            return read_npy(path)
         if path.suffix == ".npz":
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-                names = list(arrays)
-                name = names[0] if len(names) == 1 else "images"
-                if name not in names:
-                    raise InputError(
-                        f"{path} holds {len(names)} arrays ({', '.join(names[:6])}, …); "
-                        "keep one, or call it 'images'"
-                    )
-                return np.asarray(arrays[name])
+            arrays = read_npz(path)
+            name = next(iter(arrays)) if len(arrays) == 1 else "images"
+            if name not in arrays:
+                raise InputError(
+                    f"it holds {len(arrays)} arrays ({', '.join(list(arrays)[:6])}, …); keep one, or call it "
+                    "'images'"
+                )
+            return arrays[name]
         from PIL import Image as Picture
 
-        with Picture.open(path) as picture:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Picture.DecompressionBombWarning)  # the budget decides
+            opened = Picture.open(path)
+        with opened as picture:
+            check_size("the picture", picture.size[::-1], np.float64)
             if picture.mode == "F":
                 return np.asarray(picture)
             if picture.mode.startswith("I"):  # 16 bits, which Pillow may hand over as 32
                 array = np.asarray(picture)
                 if array.min() < 0 or array.max() > 65535:
-                    raise InputError(f"{path} has more than 16 bits per pixel; save it as floats (NPY)")
+                    raise InputError("it has more than 16 bits per pixel; save it as floats (NPY)")
                 return array.astype(np.uint16)
             return np.asarray(picture.convert("L"))
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+    except Exception as error:  # Pillow's decoders raise nearly anything on a damaged file
         raise InputError(f"{path} cannot be read as an image ({error}); use PNG, NPY or NPZ") from error
 
 

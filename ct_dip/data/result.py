@@ -18,9 +18,11 @@ import numpy as np
 
 from ct_dip.arrays import Floats
 from ct_dip.data.hdf5 import add_array, read_hdf5, write_hdf5
+from ct_dip.data.plain_hdf5 import read_array
 from ct_dip.errors import ResultError
 
 VERSION = 1
+_IMAGES = {"truth", "reference", "mask", "fbp", "dip", "linear", "samples"}  # of `Result.arrays`
 _JSON = ("settings", "metrics", "seconds", "versions")
 
 
@@ -66,6 +68,10 @@ class Result:
             )
         if self.std is not None and self.std.shape != self.mean.shape:
             raise ResultError(f"std has shape {self.std.shape}, the image {self.mean.shape}")
+        for name in _IMAGES & self.arrays.keys():
+            shape = self.arrays[name].shape
+            if shape[name == "samples" :] != self.mean.shape:
+                raise ResultError(f"{name} has shape {shape}, the image {self.mean.shape}; reconstruct again")
         for name in _JSON:
             if not isinstance(getattr(self, name), dict):
                 raise ResultError(f"{name} must be a mapping, got {getattr(self, name)!r}")
@@ -104,16 +110,16 @@ def read_result(path: str | Path) -> Result:
     with read_hdf5(path, "result", VERSION, ResultError) as file:
         try:
             parts = {name: json.loads(file.attrs[name]) for name in _JSON}
-        except json.JSONDecodeError as error:
+        except (json.JSONDecodeError, RecursionError) as error:
             raise ResultError(f"{path} is damaged ({error}); reconstruct again") from error
         traces, arrays = file.get("traces", {}), file.get("arrays", {})
         return Result(
             method=str(file.attrs["method"]),
-            mean=file["mean"][...],
+            mean=read_array(file, "mean", dimensions=2, kinds="f"),
             pixel_size=float(file.attrs["pixel_size"]),
             scan_digest=str(file.attrs["scan_digest"]),
-            traces={name: values[...] for name, values in traces.items()},
-            std=file["std"][...] if "std" in file else None,
-            arrays={name: values[...] for name, values in arrays.items()},
+            traces={name: read_array(traces, name, dimensions=1, kinds="f") for name in traces},
+            std=read_array(file, "std", dimensions=2, kinds="f") if "std" in file else None,
+            arrays={name: read_array(arrays, name, kinds="f") for name in arrays},
             **parts,
         )

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,6 +14,21 @@ from ct_dip.arrays import Bools, Floats
 from ct_dip.data.noise import NoiseModel, estimate_white_std
 from ct_dip.errors import ScanError
 from ct_dip.geometry import FanBeam, Geometry, ParallelBeam, ViewIndex
+from ct_dip.text import shortened
+
+_SOURCE = 500  # characters
+
+
+def check_shapes(geometry: Geometry, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Refuse a ``sinogram`` that does not fit the rays, and images, by any other name, that miss the grid."""
+    views, detectors = geometry.range_shape
+    for name, found in shapes.items():
+        expected, meaning = geometry.domain_shape, "the volume's rows × columns"
+        if name == "sinogram":
+            expected, meaning = geometry.range_shape, f"{views} views × {detectors} detectors"
+        if found != expected:
+            hint = "; transpose it?" if found == expected[::-1] else ""
+            raise ScanError(f"{name} has shape {found}, expected {expected}: {meaning}{hint}")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -28,7 +44,7 @@ class Scan:
         mask: pixels that an evaluation counts, (rows, columns); see `evaluated`.
         attenuation_scale: 1/mm of value 1 of the image that was scanned, as of water; no reconstruction
             depends on it.
-        source: where the scan comes from, in words.
+        source: where the scan comes from, in words; shortened to 500 characters.
     """
 
     sinogram: Floats
@@ -42,24 +58,18 @@ class Scan:
     def __post_init__(self) -> None:
         if not isinstance(self.geometry, ParallelBeam | FanBeam):
             raise ScanError(f"geometry: expected a ParallelBeam or FanBeam, got {self.geometry!r}")
-        views, detectors = self.geometry.range_shape
-        meaning = f"{views} views × {detectors} detectors"
-        self._freeze("sinogram", np.float32, self.geometry.range_shape, meaning)
-        pixels = "the volume's rows × columns"
-        if self.ground_truth is not None:
-            self._freeze("ground_truth", np.float32, self.geometry.domain_shape, pixels)
-        if self.mask is not None:
-            self._freeze("mask", np.bool_, self.geometry.domain_shape, pixels)
+        for name, dtype in (("sinogram", np.float32), ("ground_truth", np.float32), ("mask", np.bool_)):
+            if name == "sinogram" or getattr(self, name) is not None:
+                self._freeze(name, dtype)
         scale = self.attenuation_scale
         if not isinstance(scale, int | float | np.floating) or not 0 < scale < math.inf:
             raise ScanError(f"attenuation_scale {scale!r} must be a positive number, in 1/mm")
         object.__setattr__(self, "attenuation_scale", float(scale))
+        object.__setattr__(self, "source", shortened(self.source, _SOURCE))
 
-    def _freeze(self, name: str, dtype: Any, shape: tuple[int, int], meaning: str) -> None:
+    def _freeze(self, name: str, dtype: Any) -> None:
         values = np.asarray(getattr(self, name))
-        if values.shape != shape:
-            hint = "; transpose it?" if values.shape == shape[::-1] else ""
-            raise ScanError(f"{name} has shape {values.shape}, expected {shape}: {meaning}{hint}")
+        check_shapes(self.geometry, {name: values.shape})
         if values.dtype.kind not in "fiub":
             raise ScanError(f"{name} has type {values.dtype}, expected real numbers")
         with np.errstate(over="ignore"):  # too large for float32 is not finite, either

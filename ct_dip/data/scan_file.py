@@ -18,8 +18,9 @@ import numpy as np
 
 from ct_dip.data.hdf5 import add_array, read_hdf5, write_hdf5
 from ct_dip.data.noise import NoiseModel, PhotonNoise, WhiteNoise
-from ct_dip.data.scan import Scan
-from ct_dip.errors import InputError, ScanError
+from ct_dip.data.plain_hdf5 import get_dataset, read_array
+from ct_dip.data.scan import Scan, check_shapes
+from ct_dip.errors import ScanError
 from ct_dip.geometry import Geometry, geometry_from_dict
 
 VERSION = 1
@@ -55,18 +56,16 @@ def read_scan(path: str | Path) -> Scan:
         ScanError: with the file, the field and the fix.
     """
     with read_hdf5(path, "scan", VERSION, ScanError) as file:
-        try:
-            return Scan(
-                sinogram=file["sinogram"][...],
-                geometry=_geometry(file["geometry"]),
-                noise=_noise(file["noise"].attrs) if "noise" in file else None,
-                ground_truth=file["ground_truth"][...] if "ground_truth" in file else None,
-                mask=file["mask"][...] if "mask" in file else None,
-                attenuation_scale=float(file.attrs["attenuation_scale"]),
-                source=str(file.attrs.get("source", "")),
-            )
-        except InputError as error:
-            raise ScanError(f"{path}: {error}") from error
+        geometry = _geometry(file["geometry"])
+        arrays = [name for name in ("sinogram", "ground_truth", "mask") if name in file or name == "sinogram"]
+        check_shapes(geometry, {name: get_dataset(file, name).shape for name in arrays})
+        return Scan(
+            geometry=geometry,
+            noise=_noise(file["noise"].attrs) if "noise" in file else None,
+            attenuation_scale=float(file.attrs["attenuation_scale"]),
+            source=str(file.attrs.get("source", "")),
+            **{name: read_array(file, name) for name in arrays},
+        )
 
 
 def _geometry(group: h5py.Group) -> Geometry:
@@ -75,7 +74,8 @@ def _geometry(group: h5py.Group) -> Geometry:
         found = fields.pop(name, None)
         if found != unit:
             raise ScanError(f"geometry.{name} is {found!r}, expected {unit!r}; convert the geometry")
-    return geometry_from_dict(fields | {"angles": group["angles"][...]})
+    angles = read_array(group, "angles", dimensions=1, kinds="fiuc")
+    return geometry_from_dict(fields | {"angles": angles})
 
 
 def _noise(attributes: Any) -> NoiseModel:

@@ -12,6 +12,7 @@ import h5py
 import numpy as np
 
 from ct_dip.arrays import Floats
+from ct_dip.data.plain_hdf5 import Linked, check_size, open_linked
 from ct_dip.data.scan import Scan
 from ct_dip.errors import ScanError
 from ct_dip.geometry import ParallelBeam
@@ -44,7 +45,7 @@ def read_data_exchange(
         ScanError: with the file, the field and the fix.
     """
     path = check_file(path)
-    with reading(path, "a Data Exchange file"), h5py.File(path, "r") as file, named(path):
+    with reading(path, "a Data Exchange file"), named(path), open_linked(path) as file:
         row, fields = _read(file, row)
         title = _text(file, "measurement/sample/name") or _text(file, "exchange/title")
     with named(path):
@@ -88,7 +89,7 @@ def read_data_exchange(
         return scan_on_grid(scan, size=size, width=width)
 
 
-def _read(file: h5py.File, row: int | None) -> tuple[int, dict[str, Floats]]:
+def _read(file: Linked, row: int | None) -> tuple[int, dict[str, Floats]]:
     """The row, and its readings (frames, columns) and angles in radians (views,) by name."""
     sets = {name: _dataset(file, f"exchange/{name}") for name in ("data", "data_white", "data_dark", "theta")}
     views, rows, columns = _frames(sets["data"], "exchange/data")
@@ -108,15 +109,24 @@ def _read(file: h5py.File, row: int | None) -> tuple[int, dict[str, Floats]]:
     unit = str(_plain(sets["theta"].attrs.get("units", "degrees"))).lower()
     if not unit.startswith(("deg", "rad")):
         raise ScanError(f"exchange/theta is in {unit!r}, expected degrees or radians; convert it")
+    if sets["theta"].dtype.kind not in "fiu":
+        raise ScanError(f"exchange/theta has type {sets['theta'].dtype}, expected numbers")
     theta = np.asarray(sets["theta"][...], dtype=np.float64)
-    fields = {
-        name: check_readings(sets[name][:, row, :], f"exchange/{name}[:, {row}, :]")
-        for name in ("data", "data_white", "data_dark")
-    }
+    if not np.isfinite(theta).all():
+        view = int(np.argmin(np.isfinite(theta)))
+        raise ScanError(f"exchange/theta: angles[{view}] is {theta[view]}; every angle must be finite")
+    fields = {}
+    for name in ("data", "data_white", "data_dark"):
+        where, values = f"exchange/{name}[:, {row}, :]", sets[name]
+        check_size(where, (len(values), columns), np.float64)
+        check_size(f"a chunk of exchange/{name}", values.chunks or (), values.dtype)  # the least that is read
+        if values.dtype.kind not in "fiu":
+            raise ScanError(f"{where} has type {values.dtype}, expected real numbers")
+        fields[name] = check_readings(values[:, row, :], where)
     return row, fields | {"theta": np.deg2rad(theta) if unit.startswith("deg") else theta}
 
 
-def _dataset(file: h5py.File, name: str) -> h5py.Dataset:
+def _dataset(file: Linked, name: str) -> h5py.Dataset:
     item = file.get(name)
     if not isinstance(item, h5py.Dataset):
         raise ScanError(
@@ -135,9 +145,9 @@ def _frames(dataset: h5py.Dataset, name: str) -> tuple[int, int, int]:
     return frames, rows, columns
 
 
-def _text(file: h5py.File, name: str) -> str:
+def _text(file: Linked, name: str) -> str:
     item = file.get(name)
-    if not isinstance(item, h5py.Dataset) or item.size != 1:
+    if not isinstance(item, h5py.Dataset) or item.size != 1 or item.dtype.kind not in "OSU":
         return ""
     return " ".join(str(_plain(item[()])).split())
 

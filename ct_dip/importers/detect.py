@@ -5,10 +5,11 @@ from pathlib import Path
 import h5py
 
 from ct_dip.data.hdf5 import file_kind
+from ct_dip.data.plain_hdf5 import open_hdf5
 from ct_dip.errors import ScanError
 from ct_dip.importers import fips_walnut, htc2022
 from ct_dip.importers.matlab import matlab_names
-from ct_dip.importers.open import check_file, reading
+from ct_dip.importers.open import check_file, named, reading
 
 FORMATS = ("htc2022", "fips-walnut", "data-exchange", "numpy")
 
@@ -26,8 +27,8 @@ def detect_format(path: str | Path) -> str:
         return "numpy"
     hdf5 = h5py.is_hdf5(path)
     if hdf5:
-        with reading(path, "HDF5"), h5py.File(path, "r") as opened:
-            if "exchange" in opened:
+        with reading(path, "HDF5"), named(path), open_hdf5(path) as opened:
+            if "exchange" in list(opened):  # by its name: `in` alone follows links
                 return "data-exchange"
             ours = str(opened.attrs.get("format", "")).startswith("ct_dip.")
         if ours:

@@ -5,6 +5,7 @@
 noise.
 """
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from ct_dip.geometry import FanBeam
 from ct_dip.importers.grid import ANY_VOLUME, check_bin, scan_on_grid
 from ct_dip.importers.matlab import matlab_names, read_matlab
 from ct_dip.importers.open import named
+from ct_dip.text import shortened
 
 VARIABLES = {"CtDataFull": "full", "CtDataLimited": "limited"}
 LICENCE = "Helsinki Tomography Challenge 2022, Zenodo 8041800, CC BY 4.0"
@@ -48,9 +50,14 @@ def _scan(data: Any, name: str, bin: int) -> Scan:
     unit = str(parameters.get("distanceUnit", "mm")) if isinstance(parameters, dict) else ""
     if unit not in ("mm", ""):
         raise ScanError(f"{inside}.distanceUnit is {unit!r}, expected 'mm'; convert the distances")
-    angles = np.atleast_1d(_field(parameters, "angles", inside)).astype(np.float64)
+    angles = np.atleast_1d(_field(parameters, "angles", inside))
+    if angles.dtype.kind not in "fiu" or not np.isfinite(angles).all():
+        raise ScanError(f"{inside}.angles must be numbers, in degrees, and finite")
+    angles = angles.astype(np.float64)
     sinogram = np.asarray(_field(data, "sinogram", name))
-    detectors = int(_number(parameters, "numDetectorsPost", inside))
+    detectors = int(count := _number(parameters, "numDetectorsPost", inside))
+    if detectors != count:
+        raise ScanError(f"{inside}.numDetectorsPost is {count}, expected a whole number")
     if sinogram.shape != (len(angles), detectors):
         hint = "; transpose it?" if sinogram.shape == (detectors, len(angles)) else ""
         raise ScanError(
@@ -85,6 +92,9 @@ def _field(data: Any, key: str, name: str) -> Any:
 def _number(data: Any, key: str, name: str) -> float:
     value = _field(data, key, name)
     try:
-        return float(value)
+        number = float(value)
     except (TypeError, ValueError) as error:
-        raise ScanError(f"{name}.{key} is {value!r}, expected a number") from error
+        raise ScanError(f"{name}.{key} is {shortened(repr(value))}, expected a number") from error
+    if not math.isfinite(number):
+        raise ScanError(f"{name}.{key} is {number}, expected a finite number")
+    return number

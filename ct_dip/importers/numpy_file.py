@@ -20,14 +20,13 @@ import difflib
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ct_dip.data.noise import NoiseModel, PhotonNoise, WhiteNoise
+from ct_dip.data.plain_numpy import read_npz
 from ct_dip.data.scan import Scan
 from ct_dip.errors import ScanError
 from ct_dip.geometry import FanBeam, Geometry, ParallelBeam
 from ct_dip.importers.grid import ANY_VOLUME, check_bin, scan_on_grid
-from ct_dip.importers.open import check_file, named, reading
+from ct_dip.importers.open import check_file, named
 
 REQUIRED = ("sinogram", "angles", "detector_pitch")
 OPTIONAL = (
@@ -49,13 +48,11 @@ def read_numpy(
         ScanError: with the file, the field and the fix.
     """
     path = check_file(path)
-    with reading(path, "an NPZ file without pickles"), path.open("rb") as file:
-        stored = np.load(file, allow_pickle=False)
-        if not isinstance(stored, np.lib.npyio.NpzFile):
+    with path.open("rb") as file:
+        if file.read(6) == b"\x93NUMPY":
             raise ScanError(f"{path} holds one bare array; write sinogram, angles, … with numpy.savez")
-        fields = {name: stored[name] for name in stored}
     with named(path):
-        return scan_on_grid(_scan(fields, bin), size=size, width=width)
+        return scan_on_grid(_scan(read_npz(path), bin), size=size, width=width)
 
 
 def _scan(fields: dict[str, Any], bin: int) -> Scan:

@@ -14,6 +14,7 @@ from matplotlib.text import Text
 from ct_dip.arrays import Bools, Floats
 from ct_dip.files import write_bytes
 from ct_dip.quality import psnr
+from ct_dip.text import shortened
 
 _DARK_PAPER, _DARK_INK = "#1d2127", "#e8ebee"  # as in report.css
 _CHARACTERS_PER_INCH = 7  # of a figure's title that surely fit: capitals are wider than the average
@@ -54,7 +55,7 @@ def reconstruction_panel(
     one_row = truth is None or len(images) == 1
     columns = len(top) + (one_row and truth is not None) + (std is not None)
     width = 3.1 * columns + (1.8 if one_row else 0.9)
-    heading = textwrap.wrap(title or "", int(_CHARACTERS_PER_INCH * width))
+    heading = textwrap.wrap(shortened(title or "", 200), int(_CHARACTERS_PER_INCH * width))
     height = (3.3 if one_row else 6.7) + (0.2 + 0.2 * len(heading) if heading else 0.0)
     figure = Figure(figsize=(width, height), layout="constrained")
     axes = figure.subplots(1 if one_row else 2, columns, squeeze=False)
@@ -90,7 +91,7 @@ def reconstruction_panel(
         axes[0, -1].set_xlabel("x (mm)")
         axes[0, -1].tick_params(labelbottom=True)
     if heading:
-        figure.suptitle("\n".join(heading))
+        figure.suptitle("\n".join(heading), parse_math=False)
     return figure
 
 

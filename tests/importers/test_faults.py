@@ -183,6 +183,60 @@ def test_files_that_are_no_scans(folder, refused, capsys):
     refused("scan file already")
 
 
+def test_variables_that_unpack_to_more_than_memory(folder, refused, monkeypatch):
+    monkeypatch.setenv("CT_DIP_MEMORY", "100M")
+    scipy.io.savemat("in.mat", {"sinogram120": np.zeros((3000, 3000))}, do_compression=True)
+    refused("in.mat", "unpacked", "memory budget")
+    with h5py.File("in.mat", "w") as file:
+        file.create_dataset("CtDataFull/sinogram", (10**5, 10**5), np.float32, chunks=(10, 10))
+    refused("in.mat", "CtDataFull.sinogram", "memory budget")
+
+
+def test_rows_of_more_than_memory(folder, refused, monkeypatch):
+    monkeypatch.setenv("CT_DIP_MEMORY", "100M")
+    exchange("in.mat")
+    with h5py.File("in.mat", "r+") as file:
+        del file["exchange/data_white"]
+        file.create_dataset("exchange/data_white", (10**7, 1, 48), np.uint16, chunks=(9, 1, 48))
+    refused("in.mat", "exchange/data_white[:, 0, :]", "memory budget")
+
+
+@pytest.mark.parametrize("link", [h5py.ExternalLink("/etc/hostname", "x"), h5py.SoftLink("/nowhere")])
+def test_links_that_lead_nowhere(folder, refused, link):
+    exchange("in.mat", drop=["data_dark"])
+    with h5py.File("in.mat", "r+") as file:
+        file["exchange/data_dark"] = link
+    refused("in.mat", "exchange/data_dark")
+    htc("in.mat", v73=True, drop=["angles"])
+    with h5py.File("in.mat", "r+") as file:
+        file["CtDataFull/parameters/angles"] = link
+    refused("in.mat", "CtDataFull/parameters/angles")
+
+
+@pytest.mark.parametrize("v73", [False, True])
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"numDetectorsPost": np.nan}, ("numDetectorsPost", "nan")),
+        ({"numDetectorsPost": 40.5}, ("numDetectorsPost", "40.5")),
+        ({"distanceSourceOrigin": np.inf}, ("distanceSourceOrigin", "inf")),
+        ({"angles": np.array(["a", "b"])}, ("angles", "numbers")),
+    ],
+)
+def test_htc_parameters_that_are_no_numbers(folder, refused, changes, words, v73):
+    if "angles" in changes and v73:
+        pytest.skip("version 7.3 has no arrays of text like this")
+    htc("in.mat", v73=v73, **changes)
+    refused("in.mat", *words)
+
+
+def test_angles_that_are_text(folder, refused):
+    exchange("in.mat", theta=np.array([b"1"] * 60))
+    refused("in.mat", "exchange/theta", "expected numbers")
+    npz(folder / "in.mat", angles=np.array(["1"] * 20))
+    refused("in.mat", "angles", "list of numbers")
+
+
 @pytest.mark.parametrize("share", [0.02, 0.5, 0.95, 0.999])
 @pytest.mark.parametrize("make", [htc, walnut, exchange, npz, lambda path: htc(path, v73=True)])
 def test_truncated_files(folder, refused, make, share):
