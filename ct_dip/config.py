@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, ValidationError, model_validator
 
 from ct_dip.errors import InputError
+from ct_dip.plain_yaml import read_yaml
+from ct_dip.text import shortened
 
 Method = Literal["fbp", "cgls", "tv", "dip", "lin-dip"]
 # The sections of the configuration that each method reads.
@@ -56,7 +57,8 @@ class DipConfig(_Section):
     """Deep image prior. What is not given follows from the preset, and the preset from the image size."""
 
     preset: Literal["auto", "small", "medium", "large"] = "auto"
-    channels: tuple[int, ...] | None = None  # of every scale, finest first
+    # of every scale, finest first
+    channels: tuple[int, ...] | None = Field(default=None, min_length=1)
     skip_channels: tuple[int, ...] | None = None  # of every scale but the coarsest, finest first
     norm_groups: int | None = Field(default=None, ge=0)
     output: Literal["sigmoid", "identity", "softplus"] | None = None
@@ -236,12 +238,14 @@ def load_config(path: str | Path | None = None, *, settings: Sequence[str] = (),
 
 
 def _read_yaml(path: Path) -> dict[str, Any]:
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise InputError(f"configuration {path} cannot be read: it is not a regular file")
     try:
-        values = yaml.safe_load(path.read_text())
+        values = read_yaml(path.read_text())
     except OSError as error:
         raise InputError(f"configuration {path} cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"configuration {path} is not YAML: {' '.join(str(error).split())}") from error
+    except (InputError, UnicodeDecodeError) as error:
+        raise InputError(f"configuration {path}: {error}") from error
     if values is None:
         return {}
     if not isinstance(values, dict):
@@ -251,6 +255,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
 
 def _apply(values: dict[str, Any], setting: str) -> None:
     name, equals, text = setting.partition("=")
+    setting = shortened(setting)
     if not equals or not name.strip():
         raise InputError(f"--set {setting!r}: write it as section.key=value, for example tv.strength=0.5")
     *sections, key = name.strip().split(".")
@@ -259,19 +264,19 @@ def _apply(values: dict[str, Any], setting: str) -> None:
         if not isinstance(values, dict):
             raise InputError(f"--set {setting!r}: {section!r} is not a section")
     try:
-        values[key] = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise InputError(f"--set {setting!r}: {text!r} is not a value") from error
+        values[key] = read_yaml(text)
+    except InputError as error:
+        raise InputError(f"--set {setting!r}: {shortened(text)!r} is not a value, as {error}") from error
 
 
 def _explain(error: ValidationError) -> str:
     first = error.errors()[0]
     location = [str(part) for part in first["loc"]]
-    name = ".".join(location)
+    name = shortened(".".join(location))
     if first["type"] == "value_error":  # a rule of ours, which says it all
         return f"configuration {name}: {first['msg'].removeprefix('Value error, ')}"
     if first["type"] != "extra_forbidden":
-        return f"configuration {name}: {first['msg']}, got {first['input']!r}"
+        return f"configuration {name}: {first['msg']}, got {shortened(repr(first['input']))}"
     model: type[BaseModel] = RunConfig
     for part in location[:-1]:
         model = type(getattr(RunConfig(), part))

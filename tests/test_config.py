@@ -1,3 +1,4 @@
+import time
 import typing
 
 import pytest
@@ -57,11 +58,48 @@ def test_the_resolved_configuration_runs_again(tmp_path):
         ({"settings": ["tv.strength=.inf"]}, "finite"),
         ({"method": "fbp", "backend": "astra"}, "no effect"),
         ({"threads": 0}, "threads"),
+        ({"settings": ["dip.channels=[]"], "method": "dip"}, "dip.channels.*at least 1 item"),
+        ({"settings": ["tv.strength=&a 1"]}, "tv.strength=&a 1.*anchor"),
+        ({"settings": ["tv={strength: 1, strength: 2}"]}, "'strength' is there twice"),
+        ({"settings": ["seed=" + "9" * 5000]}, "seed=999.*not a value"),
+        ({"settings": ["tv=" + "[" * 5000]}, "nested too deeply"),
     ],
 )
 def test_mistakes_are_named(options, words):
     with pytest.raises(InputError, match=words):
         load_config(**options)
+
+
+def test_a_key_that_is_there_twice_is_named(tmp_path):
+    path = tmp_path / "run.yaml"
+    path.write_text("seed: 1\ntv:\n  strength: 0.5\n  strength: 0.1\n")
+    with pytest.raises(InputError, match=r"run\.yaml: key 'strength' is there twice, again in line 4"):
+        load_config(path)
+    path.write_text("seed: 1\nmethod: fbp\nseed: 2\n")
+    with pytest.raises(InputError, match="'seed' is there twice"):
+        load_config(path)
+
+
+def test_aliases_do_not_multiply(tmp_path):
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 8)]
+    path = tmp_path / "laughs.yaml"
+    path.write_text("\n".join([*lines, "seed: *a7"]))
+    start = time.perf_counter()
+    with pytest.raises(InputError, match=r"laughs\.yaml: line 1 has an anchor or alias"):
+        load_config(path)
+    assert time.perf_counter() - start < 1
+
+
+def test_long_values_are_shortened_in_errors(tmp_path):
+    path = tmp_path / "run.yaml"
+    path.write_text(f"seed: {'x' * 100_000}\n")
+    with pytest.raises(InputError) as caught:
+        load_config(path)
+    assert len(str(caught.value)) < 500
+    path.write_text("x" * 2_000_000)
+    with pytest.raises(InputError, match="2,000,000 characters"):
+        load_config(path)
 
 
 @pytest.mark.parametrize("text", ["[1, 2]", "a: [", "just words", "method: 3", "unknown: 1"])

@@ -70,7 +70,7 @@ def resolve(config: DipConfig, shape: tuple[int, int]) -> DipConfig:
     if name == "auto":
         name = "small" if min(shape) < MEDIUM else "medium" if min(shape) < LARGE else "large"
     preset = PRESETS[name]
-    channels = config.channels or preset.channels
+    channels = preset.channels if config.channels is None else config.channels
     skips = config.skip_channels
     if skips is None:
         skips = (preset.skip_channels[0],) * (len(channels) - 1)
