@@ -28,7 +28,7 @@ def read_yaml(text: str) -> Any:
 
 class _PlainLoader(yaml.SafeLoader):
     def compose_node(self, parent: Any, index: Any) -> Any:
-        event = self.peek_event()
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
             raise InputError(
                 f"line {event.start_mark.line + 1} has an anchor or alias; write the value itself"

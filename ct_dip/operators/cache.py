@@ -3,6 +3,10 @@
 One file per matrix in ``CT_DIP_CACHE`` (default: ``ct_dip`` in the user's cache folder), named by the
 digest of geometry, kernel and ASTRA version. Writing is atomic, so two processes may do it at once.
 The folder is kept below a limit by removing what was not used for longest.
+
+A matrix with wrong values would spoil every result silently, and one with wrong indices ends in a crash. So a
+file is labelled with a digest of its name and of the CRCs of its arrays, which zipfile compares with their
+bytes whenever it reads them: the label takes no time. Without the right one a matrix is assembled anew.
 """
 
 import contextlib
@@ -19,7 +23,8 @@ import scipy.sparse
 from ct_dip.files import atomic_path
 from ct_dip.geometry import Geometry
 
-_FORMAT = 1
+_FORMAT = 2
+_LABEL = "label"  # beside the arrays
 _LIMIT_BYTES = 8 * 2**30
 _STALE_SECONDS = 3600
 _ADVICE = "set CT_DIP_CACHE to a writable folder with space, or to 'off'"
@@ -47,10 +52,12 @@ def load_matrix(path: Path) -> Any | None:
     """The SciPy CSR matrix, or ``None`` where there is none or the file is damaged."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as parts:
+            if parts[_LABEL] != _label(path, parts.zip):
+                return None
             matrix = scipy.sparse.csr_matrix(
                 (parts["data"], parts["indices"], parts["indptr"]), shape=tuple(parts["shape"])
             )
-    except (KeyError, ValueError, EOFError, OSError, zipfile.BadZipFile):
+    except Exception:  # whatever is wrong with the file, it can be made anew
         return None
     with contextlib.suppress(OSError):
         os.utime(path)
@@ -59,15 +66,25 @@ def load_matrix(path: Path) -> Any | None:
 
 def store_matrix(path: Path, matrix: Any) -> None:
     """Write a matrix for `load_matrix`, then remove the least recently used beyond the limit."""
-    with atomic_path(path, advice=_ADVICE) as temporary, temporary.open("wb") as file:
-        np.savez(
-            file,
-            data=matrix.data,
-            indices=matrix.indices,
-            indptr=matrix.indptr,
-            shape=np.array(matrix.shape),
-        )
+    with contextlib.suppress(OSError):  # which `atomic_path` explains
+        path.parent.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700)  # a folder that is there keeps its mode
+    owners = os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600
+    with (
+        atomic_path(path, advice=_ADVICE) as temporary,
+        os.fdopen(os.open(temporary, *owners), "w+b") as file,
+    ):
+        parts = {"data": matrix.data, "indices": matrix.indices, "indptr": matrix.indptr}
+        np.savez(file, **parts, shape=np.array(matrix.shape))
+        with zipfile.ZipFile(file, "a") as archive:
+            archive.writestr(zipfile.ZipInfo(_LABEL), _label(path, archive))
     _trim(path.parent, keep=path)
+
+
+def _label(path: Path, archive: zipfile.ZipFile) -> bytes:
+    arrays = [(part.filename, part.CRC, part.file_size) for part in archive.infolist()]
+    identity = repr((path.name, [part for part in arrays if part[0] != _LABEL]))
+    return hashlib.sha256(identity.encode()).hexdigest().encode()
 
 
 def _trim(folder: Path, keep: Path) -> None:

@@ -2,10 +2,12 @@
 
 import copy
 import errno
+import shutil
 import subprocess
 import sys
 import time
 import warnings
+import zipfile
 
 import numpy as np
 import pytest
@@ -222,6 +224,57 @@ def test_a_damaged_cache_file_is_replaced(folder):
         path.write_bytes(damaged)
         assert torch.equal(SparseRayTransform(FAN)(image), first)
         assert path.read_bytes() == content
+
+
+def _rewritten(path, **changes):
+    with np.load(path) as parts:
+        arrays = {name: parts[name] for name in ("data", "indices", "indptr", "shape")}
+        label = parts["label"] if "label" in parts.files else None
+    for name, change in changes.items():
+        arrays[name] = change(arrays[name])
+    np.savez(path, **arrays)
+    if label is not None:
+        with zipfile.ZipFile(path, "a") as archive:
+            archive.writestr("label", label)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"data": lambda values: 3 * values},
+        {"indices": lambda values: values + 10**8},
+        {"indptr": lambda values: values[::-1]},
+        {"shape": lambda values: values * 1000},
+    ],
+)
+def test_a_cache_file_with_other_content_is_replaced(folder, changes):
+    image = torch.rand(40, 40, generator=torch.Generator().manual_seed(0))
+    first = SparseRayTransform(FAN)(image)
+    (path,) = folder.iterdir()
+    content = path.read_bytes()
+    _rewritten(path, **changes)
+    assert cache.load_matrix(path) is None
+    assert torch.equal(SparseRayTransform(FAN)(image), first)
+    assert path.read_bytes() == content
+
+
+def test_a_cache_file_without_or_with_another_label_is_replaced(folder):
+    SparseRayTransform(FAN)
+    (path,) = folder.iterdir()
+    other = path.with_name("matrix-other.npz")
+    shutil.copy(path, other)
+    assert cache.load_matrix(other) is None
+    with np.load(path) as parts:
+        arrays = {name: parts[name] for name in ("data", "indices", "indptr", "shape")}
+    np.savez(path, **arrays)
+    assert cache.load_matrix(path) is None
+
+
+def test_the_cache_is_its_owners(folder):
+    SparseRayTransform(FAN)
+    (path,) = folder.iterdir()
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert folder.stat().st_mode & 0o777 == 0o700
 
 
 def test_other_geometries_kernels_and_versions_are_other_files(folder, monkeypatch):
