@@ -1,7 +1,9 @@
 """What a stage of a run found, on disk, so that a killed run goes on to the same bits. No pickles."""
 
 import contextlib
+import lzma
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,11 +14,17 @@ from torch import Tensor
 
 from ct_dip.errors import InputError
 from ct_dip.files import atomic_path
+from ct_dip.labels import LABEL, has_label, write_label
 from ct_dip.scratch import Waiting
 
 T = TypeVar("T")
 
-_DAMAGE = (KeyError, ValueError, EOFError, OSError, zipfile.BadZipFile)  # what reading a broken file raises
+# What reading a broken file raises.
+_DAMAGE = (
+    *(KeyError, ValueError, EOFError, OSError, TypeError, SyntaxError, MemoryError, RuntimeError),
+    *(NotImplementedError, AttributeError, zipfile.BadZipFile, zlib.error, lzma.LZMAError),
+)
+_LABELS = ("digest", LABEL)
 
 
 def save_checkpoint(path: Path, digest: str, state: Mapping[str, Tensor | Waiting]) -> None:
@@ -27,19 +35,28 @@ def save_checkpoint(path: Path, digest: str, state: Mapping[str, Tensor | Waitin
         for name, value in state.items()
     }
     advice = "choose another run folder (--run)"
-    with atomic_path(path, advice=advice) as temporary, temporary.open("wb") as file:
+    with atomic_path(path, advice=advice) as temporary, temporary.open("w+b") as file:
         np.savez(file, allow_pickle=False, digest=np.array(digest), **arrays)
+        with zipfile.ZipFile(file, "a") as archive:
+            write_label(archive, digest)
 
 
 def stage_result(
-    folder: Path | None, name: str, digest: str, compute: Callable[[], dict[str, Tensor]]
+    folder: Path | None,
+    name: str,
+    digest: str,
+    compute: Callable[[], dict[str, Tensor]],
+    check: Callable[[Mapping[str, Tensor]], dict[str, Tensor]],
 ) -> dict[str, Tensor]:
     """What a stage found before, from its file in the run folder, or what it finds now, which is then kept.
 
     A file that belongs to other inputs is replaced: redoing a stage with other settings is what run folders
     are for.
+
+    Args:
+        check: takes from a state what must be in it, see `take`.
     """
-    return stage_object(folder, name, digest, compute=compute, to_state=dict, from_state=dict)
+    return stage_object(folder, name, digest, compute=compute, to_state=dict, from_state=check)
 
 
 def stage_object(
@@ -100,13 +117,13 @@ class _Stored(Mapping[str, Tensor]):
         return torch.from_numpy(self.array(name))
 
     def __contains__(self, name: object) -> bool:
-        return name != "digest" and name in self._arrays.files
+        return name not in _LABELS and name in self._arrays.files
 
     def __iter__(self) -> Iterator[str]:
-        return (name for name in self._arrays.files if name != "digest")
+        return (name for name in self._arrays.files if name not in _LABELS)
 
     def __len__(self) -> int:
-        return len(self._arrays.files) - 1
+        return len(list(iter(self)))
 
 
 @contextlib.contextmanager
@@ -128,7 +145,42 @@ def _opened(path: Path, digest: str) -> Iterator[_Stored | None]:
                 "give the --backend and --kernel that it began with, use another run folder, or remove it to "
                 "start again"
             )
+        if not has_label(arrays.zip, digest):
+            raise _unreadable(path, ValueError("its content was changed, or is of an earlier version"))
         yield stored
+
+
+def take(
+    state: Mapping[str, Tensor],
+    name: str,
+    shape: tuple[int | None, ...],
+    dtype: torch.dtype,
+    *,
+    finite: bool = True,
+) -> Tensor:
+    """A tensor of a state, if it is as it must be.
+
+    Args:
+        shape: of which sides that are ``None`` may have any length.
+        finite: whether all its values must be.
+
+    Raises:
+        InputError: otherwise; `stage_object` then computes the stage again.
+    """
+    tensor = state.get(name)
+    if tensor is None:
+        raise InputError(f"there is no tensor {name!r}")
+    found = tuple(tensor.shape)
+    fits = len(shape) == len(found) and all(map(_fits, shape, found))
+    if not fits or tensor.dtype != dtype:
+        raise InputError(f"tensor {name!r} is {tensor.dtype} {found}, expected {dtype} {shape}")
+    if finite and not bool(torch.isfinite(tensor).all()):
+        raise InputError(f"tensor {name!r} holds values that are not finite")
+    return tensor
+
+
+def _fits(side: int | None, found: int) -> bool:
+    return side is None or side == found
 
 
 def _unreadable(path: Path, error: Exception) -> InputError:

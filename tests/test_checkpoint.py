@@ -1,10 +1,17 @@
 """Stage files: what was written comes back, and what is damaged or of other inputs is made again."""
 
+import re
+
+import numpy as np
 import pytest
 import torch
 
-from ct_dip.checkpoint import load_checkpoint, save_checkpoint, stage_object
+from ct_dip.checkpoint import load_checkpoint, save_checkpoint, stage_object, take
+from ct_dip.config import DipConfig, InferenceConfig
+from ct_dip.dip.fit import fit_dip
 from ct_dip.errors import InputError
+from ct_dip.posterior.fit import fit_posterior
+from tests import tiny
 
 STATE = {"first": torch.arange(5000.0), "second": torch.ones(3, 2, dtype=torch.float64)}
 
@@ -92,6 +99,99 @@ def test_what_belongs_to_other_inputs_is_made_again(path):
         load_checkpoint(path, "other")
     assert stage(path, "other")[1]
     assert load_checkpoint(path, "other").keys() == {"first"}
+
+
+def test_what_was_changed_is_made_again(path):
+    """With the digest of its inputs, but another content."""
+    np.savez(path, digest="mine", first=np.zeros(1))
+    with pytest.raises(InputError, match=r"stage\.npz cannot be read .*changed.* remove it"):
+        load_checkpoint(path, "mine")
+    assert stage(path)[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "dtype", "words"),
+    [
+        ("third", (3, 2), torch.float64, "no tensor 'third'"),
+        ("second", (3, 3), torch.float64, "(3, 2)"),
+        ("second", (3,), torch.float64, "(3, 2)"),
+        ("second", (3, 2), torch.float32, "torch.float64"),
+        ("nan", (1,), torch.float32, "finite"),
+    ],
+)
+def test_a_tensor_that_is_not_as_it_must_be_is_refused(name, shape, dtype, words):
+    state = STATE | {"nan": torch.tensor([torch.nan])}
+    assert take(state, "second", (None, 2), torch.float64) is STATE["second"]
+    with pytest.raises(InputError, match=re.escape(words)):
+        take(state, name, shape, dtype)
+
+
+def _changes(tensor):
+    yield "dropped", None
+    yield "deeper", tensor[None]
+    yield "integers", tensor.to(torch.int16)
+    if tensor.ndim and len(tensor):
+        yield "shorter", tensor[:-1]
+    if tensor.is_floating_point():
+        yield "nan", torch.full_like(tensor, torch.nan)
+
+
+def _mutants(path):
+    """A stage file with one of its tensors changed, in every way, its labels being right."""
+    with np.load(path) as arrays:
+        digest = str(arrays["digest"])
+    state = load_checkpoint(path, digest)
+    before = path.read_bytes()
+    for name in state:
+        if name.endswith("00001"):  # of many parts that are alike
+            break
+        for kind, tensor in _changes(state[name]):
+            others = {key: value for key, value in state.items() if key != name}
+            save_checkpoint(path, digest, others if tensor is None else others | {name: tensor})
+            yield name, kind
+    path.write_bytes(before)
+
+
+# Records of a search, in which −inf and a missing end have a meaning of their own.
+RECORDS = {("evidence.npz", name, kind) for name in ("found", "trace") for kind in ("shorter", "nan")}
+
+
+@pytest.mark.parametrize(
+    ("regime", "files"),
+    [
+        ("exact", ["features.npz", "evidence.npz"]),
+        ("compressed", ["compression-0.npz", "samples-000.npz"]),
+    ],
+)
+def test_a_stage_with_any_tensor_changed_is_computed_again(tmp_path, regime, files):
+    config = InferenceConfig(starts=1, regime=regime, samples=20, deviations="samples")
+
+    def std():
+        return fit_posterior(tiny.dip_fit(), tiny.scan(), config, run_folder=tmp_path).std
+
+    whole = std()
+    for file in files:
+        good = (tmp_path / file).read_bytes()
+        for name, kind in _mutants(tmp_path / file):
+            np.testing.assert_array_equal(std(), whole, err_msg=f"{file} {name} {kind}")
+            if (file, name, kind) not in RECORDS:
+                assert (tmp_path / file).read_bytes() == good, (file, name, kind)
+
+
+def test_a_fit_with_any_tensor_changed_is_refused(tmp_path):
+    config = DipConfig(channels=(4, 4), max_steps=6, warmup_steps=2, cooldown_steps=2, preset="small")
+    fit_dip(tiny.scan(), config, run_folder=tmp_path)
+    path = tmp_path / "dip.npz"
+    tried = 0
+    for name, kind in _mutants(path):
+        if (name, kind) == ("trace.psnr", "dropped"):
+            continue
+        if name.startswith(("trace.", "rule.")) and kind == "nan":
+            continue
+        tried += 1
+        with pytest.raises(InputError, match=r"dip\.npz is damaged .*remove it"):
+            fit_dip(tiny.scan(), config, run_folder=tmp_path)
+    assert tried > 30
 
 
 def test_there_may_be_none(tmp_path):

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from ct_dip import memory
-from ct_dip.checkpoint import load_checkpoint, save_checkpoint
+from ct_dip.checkpoint import load_checkpoint, save_checkpoint, take
 from ct_dip.config import DipConfig
 from ct_dip.data.scan import Scan
 from ct_dip.dip.ensemble import DipFit, Ensemble
@@ -87,7 +88,7 @@ def fit_many(
     digest = _digest(scans, config, seeds, transform_digest(transform, device))
     path = None if run_folder is None else Path(run_folder) / CHECKPOINT
     if path is not None and (state := load_checkpoint(path, digest)) is not None:
-        ensemble.restore(state)
+        _restore(ensemble, state, path)
     before = ensemble.adam.steps
     assert config.max_steps is not None
     with (progress or Progress()).stage("deep image prior", config.max_steps) as stage:
@@ -104,6 +105,25 @@ def fit_many(
     if path is not None and ensemble.adam.steps > before:  # a fit that was done is on disk as it is
         save_checkpoint(path, digest, ensemble.state())
     return ensemble.fits()
+
+
+def _restore(ensemble: Ensemble, state: dict[str, Tensor], path: Path) -> None:
+    """Go on from a checkpoint, if it holds what a fit of these networks has."""
+    fresh = ensemble.state()  # which has no traces yet
+    try:
+        for name, tensor in fresh.items():
+            take(state, name, tuple(tensor.shape), tensor.dtype, finite=not name.startswith("rule."))
+        steps = int(state["steps"])
+        if not 0 <= steps <= (ensemble.config.max_steps or 0):
+            raise InputError(f"it has {steps} steps")
+        for name in sorted(
+            (state.keys() - fresh.keys()) | ({"trace.loss", "trace.misfit"} if steps else set())
+        ):
+            members = len(ensemble.scans) if name != "trace.psnr" else None
+            take(state, name, (steps, members), torch.float32, finite=False)
+        ensemble.restore(state)
+    except (InputError, RuntimeError) as error:  # torch's generator does not take every state
+        raise InputError(f"checkpoint {path} is damaged ({error}); remove it to start again") from error
 
 
 def fit_bytes(config: DipConfig, shape: tuple[int, int], members: int = 1) -> int:

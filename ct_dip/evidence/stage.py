@@ -1,11 +1,12 @@
 """The search for hyperparameters as a stage of a run: found in its file, or made and kept there."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from ct_dip.checkpoint import stage_result
+from ct_dip.checkpoint import stage_object, take
 from ct_dip.evidence.fit import EvidenceFit, fit_evidence
 from ct_dip.evidence.model import EvidenceModel
 from ct_dip.progress import Progress
@@ -27,13 +28,14 @@ def evidence_stage(
     Args:
         digest: of everything that the search depends on.
     """
-    state = stage_result(
+    return stage_object(
         folder,
         EVIDENCE,
         digest,
-        lambda: _pack(fit_evidence(model, starts=starts, seed=seed, progress=progress)),
+        compute=lambda: fit_evidence(model, starts=starts, seed=seed, progress=progress),
+        to_state=_pack,
+        from_state=lambda state: _unpack(state, model.names),
     )
-    return _unpack(state, model.names)
 
 
 def _pack(fit: EvidenceFit) -> dict[str, Tensor]:
@@ -49,17 +51,18 @@ def _pack(fit: EvidenceFit) -> dict[str, Tensor]:
     }
 
 
-def _unpack(state: dict[str, Tensor], names: tuple[str, ...]) -> EvidenceFit:
-    objective, evidence, jitter = state["numbers"].tolist()
+def _unpack(state: Mapping[str, Tensor], names: tuple[str, ...]) -> EvidenceFit:
+    objective, evidence, jitter = take(state, "numbers", (3,), torch.float64).tolist()
+    at_bound = take(state, "at_bound", (len(names),), torch.bool).tolist()
     return EvidenceFit(
-        theta=state["theta"],
+        theta=take(state, "theta", (len(names),), torch.float64),
         names=names,
         objective=objective,
         evidence=evidence,
-        converged=bool(state["converged"]),
-        at_bound=tuple(name for name, at in zip(names, state["at_bound"].tolist(), strict=True) if at),
-        found=tuple(state["found"].tolist()),
-        evaluations=int(state["evaluations"]),
-        trace=state["trace"].numpy(),
+        converged=bool(take(state, "converged", (), torch.bool)),
+        at_bound=tuple(name for name, at in zip(names, at_bound, strict=True) if at),
+        found=tuple(take(state, "found", (None,), torch.float64, finite=False).tolist()),
+        evaluations=int(take(state, "evaluations", (), torch.int64)),
+        trace=take(state, "trace", (None,), torch.float64, finite=False).numpy(),
         jitter=jitter,
     )

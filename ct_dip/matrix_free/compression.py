@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from ct_dip import memory
-from ct_dip.errors import CtDipError
+from ct_dip.checkpoint import take
+from ct_dip.errors import CtDipError, InputError
 from ct_dip.matrix_free.problem import Problem
 from ct_dip.matrix_free.rows import Columns, Rows
 from ct_dip.priors.covariance import WeightCovariance
@@ -163,19 +164,25 @@ def from_state(state: Mapping[str, Tensor], before: Compression) -> Compression:
 
     def rows(name: str, old: Rows) -> Rows:
         new = sorted(key for key in state if key.startswith(name))
-        found = old.first_parts(min((int(key.removeprefix(name)) for key in new), default=len(old.parts)))
-        for key in new:
-            found = found.with_part(state[key])
+        first = int(new[0].removeprefix(name)) if new else len(old.parts)
+        found = old.first_parts(first)
+        for number, key in enumerate(new, first):
+            if key != f"{name}{number:05d}":
+                raise InputError(f"there is {key!r} where part {number} belongs")
+            found = found.with_part(take(state, key, (None, old.length), old.parts[0].dtype))
         return found
 
-    return Compression(
+    compression = Compression(
         Columns(rows("basis-", before.basis.rows)),
         rows("features-", before.features),
-        float(state["discarded"]),
-        float(state["discarded_error"]),
-        int(state["passes"]),
-        bool(state["complete"]),
+        float(take(state, "discarded", (), torch.float64)),
+        float(take(state, "discarded_error", (), torch.float64)),
+        int(take(state, "passes", (), torch.int64)),
+        bool(take(state, "complete", (), torch.bool)),
     )
+    if compression.rank != len(compression.features) or compression.rank < before.rank:
+        raise InputError(f"the basis has rank {compression.rank}, the features {len(compression.features)}")
+    return compression
 
 
 def _finite(values: Tensor, name: str) -> Tensor:

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ct_dip.checkpoint import stage_result
+from ct_dip.checkpoint import stage_result, take
 from ct_dip.matrix_free.compressed import Compressed
 from ct_dip.matrix_free.conditional import Conditional
 from ct_dip.posterior.deviations import Deviations
@@ -35,6 +35,7 @@ def draw_samples(
         folder: where finished chunks are kept, labelled with ``digest``, so that a killed run goes on.
     """
     chunks: list[Tensor] = []
+    pixels, dtype = conditional.problem.pixels, conditional.problem.jacobian.weights.dtype
     with (progress or Progress()).stage("samples", count) as stage:
         for number in range(-(-count // _CHUNK)):
             late = deadline is not None and time.monotonic() > deadline
@@ -48,6 +49,7 @@ def draw_samples(
                 lambda size=size, number=number: {  # type: ignore[misc]
                     "samples": conditional.deviations(size, _generator(seed, number))
                 },
+                lambda state, size=size: {"samples": take(state, "samples", (size, pixels), dtype)},  # type: ignore[misc]
             )
             chunks.append(found["samples"])
             stage.update(number * _CHUNK + size)

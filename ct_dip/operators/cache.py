@@ -5,8 +5,7 @@ digest of geometry, kernel and ASTRA version. Writing is atomic, so two processe
 The folder is kept below a limit by removing what was not used for longest.
 
 A matrix with wrong values would spoil every result silently, and one with wrong indices ends in a crash. So a
-file is labelled with a digest of its name and of the CRCs of its arrays, which zipfile compares with their
-bytes whenever it reads them: the label takes no time. Without the right one a matrix is assembled anew.
+file has a label (`ct_dip.labels`), and without the right one a matrix is assembled anew.
 """
 
 import contextlib
@@ -22,9 +21,9 @@ import scipy.sparse
 
 from ct_dip.files import atomic_path
 from ct_dip.geometry import Geometry
+from ct_dip.labels import has_label, write_label
 
 _FORMAT = 2
-_LABEL = "label"  # beside the arrays
 _LIMIT_BYTES = 8 * 2**30
 _STALE_SECONDS = 3600
 _ADVICE = "set CT_DIP_CACHE to a writable folder with space, or to 'off'"
@@ -52,7 +51,7 @@ def load_matrix(path: Path) -> Any | None:
     """The SciPy CSR matrix, or ``None`` where there is none or the file is damaged."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as parts:
-            if parts[_LABEL] != _label(path, parts.zip):
+            if not has_label(parts.zip, path.name):
                 return None
             matrix = scipy.sparse.csr_matrix(
                 (parts["data"], parts["indices"], parts["indptr"]), shape=tuple(parts["shape"])
@@ -77,14 +76,8 @@ def store_matrix(path: Path, matrix: Any) -> None:
         parts = {"data": matrix.data, "indices": matrix.indices, "indptr": matrix.indptr}
         np.savez(file, **parts, shape=np.array(matrix.shape))
         with zipfile.ZipFile(file, "a") as archive:
-            archive.writestr(zipfile.ZipInfo(_LABEL), _label(path, archive))
+            write_label(archive, path.name)
     _trim(path.parent, keep=path)
-
-
-def _label(path: Path, archive: zipfile.ZipFile) -> bytes:
-    arrays = [(part.filename, part.CRC, part.file_size) for part in archive.infolist()]
-    identity = repr((path.name, [part for part in arrays if part[0] != _LABEL]))
-    return hashlib.sha256(identity.encode()).hexdigest().encode()
 
 
 def _trim(folder: Path, keep: Path) -> None:

@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ct_dip.checkpoint import stage_result
+from ct_dip.checkpoint import stage_result, take
 from ct_dip.config import InferenceConfig
 from ct_dip.data.scan import Scan
 from ct_dip.dip.ensemble import DipFit
@@ -63,6 +63,7 @@ def linear_model(
         FEATURES,
         features_digest(fit, scan, config, transform),
         lambda: _features(jacobian, config, transform, inverse, progress),
+        lambda state: _check_features(state, jacobian, config),
     )
     grams = found["grams"]
     prior = weight_prior(config, jacobian, found.get("scales"))
@@ -164,6 +165,18 @@ def _features(
         return prior.tap_covariance(prior.start, prior.blocks.index(block))
 
     return {"grams": prior_gram(jacobian, taps, progress=progress)[None]}
+
+
+def _check_features(
+    state: Mapping[str, Tensor], jacobian: Jacobian, config: InferenceConfig
+) -> dict[str, Tensor]:
+    """What `_features` gave, from its file."""
+    pixels, dtype = math.prod(jacobian.range_shape), jacobian.weights.dtype
+    terms = 1 if one_variance(config) else count_terms(jacobian.blocks)
+    features = {"grams": take(state, "grams", (terms, pixels, pixels), dtype)}
+    if config.prior == "g":
+        features["scales"] = take(state, "scales", (len(jacobian.weights),), dtype)
+    return features
 
 
 def _independent_taps(block: WeightBlock) -> Tensor:

@@ -15,6 +15,7 @@ import torch
 
 from ct_dip.errors import MemoryBudgetError, OutputError
 from ct_dip.geometry import ParallelBeam, Volume
+from ct_dip.labels import LABEL
 from ct_dip.operators import cache, sparse
 from ct_dip.operators.assembly import assemble, estimate_nonzeros, matrix_blocks
 from ct_dip.operators.sparse import SparseRayTransform, estimate_bytes
@@ -229,13 +230,13 @@ def test_a_damaged_cache_file_is_replaced(folder):
 def _rewritten(path, **changes):
     with np.load(path) as parts:
         arrays = {name: parts[name] for name in ("data", "indices", "indptr", "shape")}
-        label = parts["label"] if "label" in parts.files else None
+        label = parts[LABEL] if LABEL in parts.files else None
     for name, change in changes.items():
         arrays[name] = change(arrays[name])
     np.savez(path, **arrays)
     if label is not None:
         with zipfile.ZipFile(path, "a") as archive:
-            archive.writestr("label", label)
+            archive.writestr(LABEL, label)
 
 
 @pytest.mark.parametrize(
