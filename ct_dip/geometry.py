@@ -348,9 +348,13 @@ def geometry_from_dict(fields: dict[str, Any]) -> Geometry:
     if not isinstance(kind, str) or kind not in kinds:
         raise GeometryError(f"geometry kind {kind!r} is not known; expected one of {list(kinds)}")
     try:
+        # What has a default in Python must be stated in a file: nothing of a scan is assumed.
+        for field in dataclasses.fields(kinds[kind]):
+            if field.name != "volume" and field.name not in fields:
+                raise KeyError(field.name)
         volume = Volume(shape=tuple(fields.pop("shape")), pixel_size=fields.pop("pixel_size"))
         return kinds[kind](volume=volume, **fields)
     except KeyError as error:
-        raise GeometryError(f"geometry has no field {error.args[0]!r}") from error
+        raise GeometryError(f"geometry has no field {error.args[0]!r}; add it") from error
     except TypeError as error:
         raise GeometryError(f"{kind} geometry: {error}") from error

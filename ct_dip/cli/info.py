@@ -8,6 +8,7 @@ import typer
 
 from ct_dip.cli.console import print_json, print_table
 from ct_dip.cli.options import Verbose
+from ct_dip.errors import ResultError
 from ct_dip.progress import format_duration
 
 if TYPE_CHECKING:
@@ -115,7 +116,10 @@ def result_summary(result: "Result") -> dict[str, str]:
     names = {"psnr": "PSNR", "ssim": "SSIM", "duality_gap": "duality gap", "stopped_by": "stopped by"}
     for key, value in result.metrics.items():
         if key == "certificate" and value:
-            lines["accuracy"] = _spell_certificate(value)
+            try:
+                lines["accuracy"] = _spell_certificate(value)
+            except KeyError as error:
+                raise ResultError(f"metrics.certificate has no field {error}; reconstruct again") from error
         if key == "warnings" and value:
             lines["warnings"] = " ".join(value)
         if isinstance(value, list | dict):  # tables are for --json

@@ -20,9 +20,14 @@ from ct_dip.arrays import Floats
 from ct_dip.data.hdf5 import add_array, read_hdf5, write_hdf5
 from ct_dip.data.plain_hdf5 import read_array
 from ct_dip.errors import ResultError
+from ct_dip.text import shortened
 
 VERSION = 1
 _IMAGES = {"truth", "reference", "mask", "fbp", "dip", "linear", "samples"}  # of `Result.arrays`
+_CERTIFIED = {  # numbers of ``metrics["certificate"]`` that are shown
+    *("rank", "discarded_trace", "evidence_error", "mean_error", "sample_error"),
+    *("residual", "samples", "passes"),
+}
 _JSON = ("settings", "metrics", "seconds", "versions")
 
 
@@ -71,12 +76,41 @@ class Result:
         for name in _IMAGES & self.arrays.keys():
             shape = self.arrays[name].shape
             if shape[name == "samples" :] != self.mean.shape:
-                raise ResultError(f"{name} has shape {shape}, the image {self.mean.shape}; reconstruct again")
+                verb = "have" if name == "samples" else "has"
+                raise ResultError(
+                    f"{name} {verb} shape {shape}, the image {self.mean.shape}; reconstruct again"
+                )
+        mask = self.arrays.get("mask")
+        if mask is not None and not (np.isfinite(mask).all() and np.any(mask > 0)):
+            raise ResultError("mask must be positive for one pixel at least, and finite; reconstruct again")
         for name in _JSON:
             if not isinstance(getattr(self, name), dict):
-                raise ResultError(f"{name} must be a mapping, got {getattr(self, name)!r}")
+                raise ResultError(f"{name} must be a mapping, got {shortened(repr(getattr(self, name)))}")
+        _check_certificate(self.metrics.get("certificate") or {})
         if not all(isinstance(value, int | float) for value in self.seconds.values()):
             raise ResultError("seconds must be numbers")
+
+
+def _check_certificate(found: Any) -> None:
+    """Whether the certificate of a result has what pages and summaries say of it."""
+    if not isinstance(found, dict):
+        raise ResultError(
+            f"metrics.certificate must be a mapping, got {shortened(repr(found))}; reconstruct again"
+        )
+    needed = {"sample_error"} if "mean_error" in found else set()
+    if not found.get("closed_form", True):
+        needed.add("samples")
+    for name in sorted(needed | (_CERTIFIED & found.keys())):
+        value = found.get(name)
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or (name == "samples" and value <= 0)
+        ):
+            raise ResultError(
+                f"metrics.certificate.{name} is {shortened(repr(value))}, not a number of its kind; "
+                "reconstruct again"
+            )
 
 
 def write_result(path: str | Path, result: Result) -> None:

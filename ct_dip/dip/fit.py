@@ -116,9 +116,8 @@ def _restore(ensemble: Ensemble, state: dict[str, Tensor], path: Path) -> None:
         steps = int(state["steps"])
         if not 0 <= steps <= (ensemble.config.max_steps or 0):
             raise InputError(f"it has {steps} steps")
-        for name in sorted(
-            (state.keys() - fresh.keys()) | ({"trace.loss", "trace.misfit"} if steps else set())
-        ):
+        needed = {"trace.loss", "trace.misfit"} if steps else set()
+        for name in sorted((state.keys() - fresh.keys()) | needed):
             members = len(ensemble.scans) if name != "trace.psnr" else None
             take(state, name, (steps, members), torch.float32, finite=False)
         ensemble.restore(state)

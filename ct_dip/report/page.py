@@ -18,6 +18,7 @@ ABOUT = {
     "fbp": "Filtered back-projection: the classical formula. Fast; noisy and streaky with few views.",
     "cgls": "Least squares by conjugate gradients, stopped before it fits the noise.",
     "tv": "Total variation: the image with the least edge content that explains the data.",
+    "dip": "A network fitted to this scan alone, stopped at the noise level.",
     "lin-dip": "A network fitted to this scan alone, made Bayesian: every pixel has an error bar.",
 }
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from ct_dip.cli import main
 from ct_dip.cli.options import parse_angle
+from ct_dip.data.result import Result, write_result
 from ct_dip.errors import InputError
 
 SMALL = "simulate --size 16 --views 5 --out {out}"
@@ -289,3 +290,26 @@ def test_inference_settings_that_contradict(folder, capsys):
     fails(capsys, f"{start} --budget-memory 50M", "lin-dip needs", "MiB")
     fails(capsys, "reconstruct s.h5 --out r.h5 --method tv --hyperprior none", "no effect with method 'tv'")
     assert not list(folder.glob("r.*"))
+
+
+def test_files_that_are_missing_where_others_are_there(scan, folder, capsys):
+    before = scan.read_bytes()
+    fails(capsys, "simulate --images nowhere.png --out scan.h5", "nowhere.png", "does not exist")
+    fails(capsys, "reconstruct nowhere.h5 --out scan.h5", "nowhere.h5", "does not exist")
+    assert scan.read_bytes() == before
+
+
+def test_a_certificate_without_its_fields(folder, capsys):
+    metrics = {"certificate": {"converged": True, "rank": 3}}
+    mean = np.ones((4, 4))
+    write_result("r.h5", Result(method="lin-dip", mean=mean, pixel_size=1.0, scan_digest="", metrics=metrics))
+    fails(capsys, "info r.h5", "metrics.certificate has no field 'discarded_trace'", "reconstruct again")
+
+
+def test_a_scan_of_raw_storage_elsewhere_is_not_reconstructed(scan, folder, capsys):
+    with h5py.File(scan, "r+") as file:
+        shape = file["sinogram"].shape
+        del file["sinogram"]
+        file.create_dataset("sinogram", shape, "f4", external=[(sys.executable, 0, 4 * shape[0] * shape[1])])
+    fails(capsys, "reconstruct scan.h5 --method fbp --out r.h5", "scan.h5: sinogram", "stored outside")
+    assert [path.name for path in folder.iterdir()] == ["scan.h5"]

@@ -113,6 +113,13 @@ def _attribute(where, name, value):
     return edit
 
 
+def _without(where, name):
+    def edit(file):
+        del file[where].attrs[name]
+
+    return edit
+
+
 def _group(name):
     def edit(file):
         del file[name]
@@ -145,6 +152,10 @@ def _replace(name, values):
         (_replace("geometry/angles", np.linspace(0, 300, 5)), "degrees"),
         (_replace("sinogram", np.full((5, 31), np.nan)), "nan"),
         (_replace("ground_truth", np.zeros((2, 2))), "ground_truth"),
+        (_without("geometry", "detector_offset"), "no field 'detector_offset'; add it"),
+        (_without("geometry", "center_of_rotation"), "no field 'center_of_rotation'"),
+        (_without("geometry", "detector_pitch"), "no field 'detector_pitch'"),
+        (_replace("geometry/angles", np.array([b"0"] * 5)), "angles has type"),
         (_attribute("noise", "kind", "pink"), "pink"),
         (_attribute("noise", "std", 0.0), "noise std"),
         (_attribute("noise", "std", "loud"), "wrong type"),
@@ -249,6 +260,12 @@ def test_a_scan_is_not_a_result(tmp_path, scan_bytes):
     [
         _attribute("/", "metrics", "{half"),
         _attribute("/", "metrics", "null"),
+        _attribute("/", "metrics", "[" * 60_000),
+        _attribute("/", "metrics", '{"certificate": "good"}'),
+        _attribute("/", "metrics", '{"certificate": [1]}'),
+        _attribute("/", "metrics", '{"certificate": {"mean_error": 0.1}}'),
+        _attribute("/", "metrics", '{"certificate": {"mean_error": "small", "sample_error": 0.1}}'),
+        _attribute("/", "metrics", '{"certificate": {"closed_form": false, "samples": 0}}'),
         _attribute("/", "settings", "[1]"),
         _attribute("/", "seconds", '{"a": "long"}'),
         _attribute("/", "pixel_size", "small"),

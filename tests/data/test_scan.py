@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ct_dip.data.noise import PhotonNoise, WhiteNoise
+from ct_dip.data.result import Result
 from ct_dip.data.scan import Scan
-from ct_dip.errors import ScanError
+from ct_dip.errors import ResultError, ScanError
 from tests.geometries import FAN, PARALLEL
 
 
@@ -109,3 +110,12 @@ def test_views_and_bins_are_reduced_together():
     expected = -np.log(np.exp(-scan.sinogram.reshape(5, 10, 3)).mean(-1))
     np.testing.assert_allclose(counted.sinogram, expected, rtol=1e-5)
     assert counted.noise.photons == 300
+
+
+@pytest.mark.parametrize("value", [0, np.nan])
+def test_a_mask_without_a_pixel_or_of_nan_is_refused(value):
+    mask = np.full(PARALLEL.domain_shape, float(value))
+    with pytest.raises(ScanError, match="mask must be true for one pixel"):
+        make(mask=mask)
+    with pytest.raises(ResultError, match="mask must be positive"):
+        Result(method="tv", mean=np.ones(mask.shape), pixel_size=1.0, scan_digest="", arrays={"mask": mask})

@@ -2,7 +2,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from ct_dip.config import METHODS
+from ct_dip.data.result import Result
+from ct_dip.data.simulate import simulate
+from ct_dip.geometry import Volume
 from ct_dip.report.figures import png_bytes, reconstruction_panel, save_png
+from ct_dip.report.page import write_comparison
+from ct_dip.scanners import scanner
 
 IMAGE = np.random.default_rng(0).random((12, 16))
 
@@ -58,3 +64,19 @@ def test_titles_stay_inside_the_picture(title):
     image = figure.axes[0].get_window_extent()
     assert image.y1 < heading.y0 < heading.y1 <= frame.y1
     assert image.width > 0.3 * frame.width
+
+
+def test_a_long_title_with_signs_of_mathematics_is_shortened():
+    figure = reconstruction_panel({"A": IMAGE}, pixel_size=1.0, title=r"$\frac{" + "x" * 60_000)
+    assert len(figure.get_suptitle()) < 220
+    assert png_bytes(figure)
+
+
+def test_every_method_can_be_compared(tmp_path):
+    geometry = scanner(Volume(shape=(8, 8)), views=4)
+    scan = simulate("ellipses", geometry, same_grid=True)
+    results = [
+        Result(method=method, mean=scan.ground_truth, pixel_size=1.0, scan_digest="") for method in METHODS
+    ]
+    write_comparison(tmp_path / "page.html", scan, results)
+    assert "DIP" in (tmp_path / "page.html").read_text().upper()
