@@ -1,10 +1,11 @@
 """What a stage of a run found, on disk, so that a killed run goes on to the same bits. No pickles."""
 
 import contextlib
+import json
 import lzma
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,6 +26,7 @@ _DAMAGE = (
     *(NotImplementedError, AttributeError, zipfile.BadZipFile, zlib.error, lzma.LZMAError),
 )
 _LABELS = ("digest", LABEL)
+BITS = ("threads", "device", "torch")  # parts of a digest that decide the last bits of a result alone
 
 
 def save_checkpoint(path: Path, digest: str, state: Mapping[str, Tensor | Waiting]) -> None:
@@ -87,14 +89,24 @@ def stage_object(
     return found
 
 
-def load_checkpoint(path: Path, digest: str) -> dict[str, Tensor] | None:
+def load_checkpoint(
+    path: Path,
+    digest: str,
+    *,
+    tolerate: Collection[str] = (),
+    note: Callable[[str], None] = lambda message: None,
+) -> dict[str, Tensor] | None:
     """The state, or ``None`` if there is none yet.
 
+    Args:
+        digest: of what the state belongs to; if it is a JSON object, an error names the parts that differ.
+        tolerate: parts of such an object that may differ.
+        note: told which of them do.
+
     Raises:
-        InputError: the file belongs to another scan, configuration or ray transform, or is damaged. It is
-            not touched.
+        InputError: the file belongs to something else, or is damaged. It is not touched.
     """
-    with _opened(path, digest) as state:
+    with _opened(path, digest, tolerate, note) as state:
         return None if state is None else dict(state)
 
 
@@ -127,7 +139,12 @@ class _Stored(Mapping[str, Tensor]):
 
 
 @contextlib.contextmanager
-def _opened(path: Path, digest: str) -> Iterator[_Stored | None]:
+def _opened(
+    path: Path,
+    digest: str,
+    tolerate: Collection[str] = (),
+    note: Callable[[str], None] = lambda message: None,
+) -> Iterator[_Stored | None]:
     """The state in a file; see `load_checkpoint`."""
     if not path.exists():
         yield None
@@ -139,15 +156,52 @@ def _opened(path: Path, digest: str) -> Iterator[_Stored | None]:
         except _DAMAGE as error:
             raise _unreadable(path, error) from error
         stored = _Stored(path, arrays)
-        if str(stored.array("digest")) != digest:
-            raise InputError(
-                f"checkpoint {path} belongs to another scan or configuration, or to another ray transform; "
-                "give the --backend and --kernel that it began with, use another run folder, or remove it to "
-                "start again"
-            )
-        if not has_label(arrays.zip, digest):
+        found = str(stored.array("digest"))
+        if not has_label(arrays.zip, found):
             raise _unreadable(path, ValueError("its content was changed, or is of an earlier version"))
+        if found != digest:
+            changes = _changes(found, digest)
+            if not changes or not changes.keys() <= set(tolerate):
+                raise _other(path, changes, tolerate)
+            note(f"continuing {path}, which began with other settings: {_spell(changes)}")
         yield stored
+
+
+def _changes(before: str, now: str) -> dict[str, tuple[Any, Any]]:
+    """The parts of two JSON objects that differ, with both values; none if these are no such objects."""
+    try:
+        old, new = (_flat(json.loads(text)) for text in (before, now))
+    except (ValueError, AttributeError):
+        return {}
+    return {name: (old.get(name), new.get(name)) for name in old | new if old.get(name) != new.get(name)}
+
+
+def _flat(values: dict[str, Any]) -> dict[str, Any]:
+    """``{"dip": {"ramp": 1}}`` as ``{"dip.ramp": 1}``."""
+    inner = {name: value.items() for name, value in values.items() if isinstance(value, dict)}
+    flat = {f"{name}.{key}": value for name, items in inner.items() for key, value in items}
+    return {name: value for name, value in values.items() if name not in inner} | flat
+
+
+def _spell(changes: Mapping[str, tuple[Any, Any]]) -> str:
+    """What differs; of digests, which nobody can read, the name alone."""
+    parts = []
+    for name, (before, now) in changes.items():
+        readable = all(len(str(value)) < 40 for value in (before, now))
+        parts.append(f"{name} was {before} and is {now}" if readable else name)
+    return ", ".join(parts)
+
+
+def _other(path: Path, changes: Mapping[str, tuple[Any, Any]], tolerate: Collection[str]) -> InputError:
+    """The error that says what a checkpoint of something else differs in, and what to do."""
+    what = f"in: {_spell(changes)}" if changes else "from this run"
+    way_on = ""
+    if changes and changes.keys() <= set(BITS) and not tolerate:
+        way_on = "continue with --resume compatible, which gives other last bits, "
+    return InputError(
+        f"checkpoint {path} differs {what}; {way_on}use another run folder (--run), or remove it to start "
+        "again"
+    )
 
 
 def take(

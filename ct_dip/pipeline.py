@@ -22,7 +22,7 @@ from ct_dip.data.scan import Scan
 from ct_dip.devices import pick_device, pick_threads, use_threads
 from ct_dip.dip.budget import budget_warning
 from ct_dip.dip.ensemble import DipFit
-from ct_dip.dip.fit import fit_dip
+from ct_dip.dip.fit import Resume, fit_dip
 from ct_dip.errors import InputError
 from ct_dip.make_result import Outcome, make_result, posterior_outcome
 from ct_dip.operators import ray_transform
@@ -45,6 +45,7 @@ class _Job:
     plan: Plan
     budget_minutes: float | None = None
     run_folder: Path | None = None
+    resume: Resume = "exact"
     known: Comparison | None = None  # what the image is compared with when it is finished
     fit: DipFit | None = None  # a network that was fitted before
 
@@ -77,6 +78,7 @@ def reconstruct(
     memory_budget: int | str | None = None,
     budget_minutes: float | None = None,
     run_folder: str | Path | None = None,
+    resume: Resume = "exact",
     reference: Floats | None = None,
     reference_std: float | None = None,
     fit: DipFit | None = None,
@@ -92,6 +94,7 @@ def reconstruct(
         budget_minutes: for compressed or iterative inference, after the network's fit; see
             `ct_dip.fit_posterior`.
         run_folder: where a long method keeps its checkpoints, and goes on from them.
+        resume: see `ct_dip.fit_dip`.
         reference: image to compare with, of a scan without a ground truth, in 1/mm, (rows, columns).
         reference_std: noise of the reference's pixels, 1/mm; see `ct_dip.data.comparison`.
         fit: of the network to this scan, if it is at hand, for methods ``dip`` and ``lin-dip``.
@@ -123,6 +126,7 @@ def reconstruct(
         known=known,
         fit=fit,
         budget_minutes=budget_minutes,
+        resume=resume,
         plan=plan,
     )
     methods = {"fbp": _fbp, "cgls": _cgls, "tv": _tv, "dip": _dip, "lin-dip": _lin_dip}
@@ -209,6 +213,7 @@ def _fit_network(job: _Job, transform: LinearMap) -> tuple[DipFit, dict[str, Any
         transform=transform,
         progress=job.progress,
         run_folder=job.run_folder,
+        resume=job.resume,
         device=job.sinogram.device,
     )
     metrics |= {"steps": fit.steps, "misfit": fit.misfit, "loss": fit.loss, "stopped_by": fit.stopped_by}

@@ -1,12 +1,13 @@
 """Stage files: what was written comes back, and what is damaged or of other inputs is made again."""
 
+import json
 import re
 
 import numpy as np
 import pytest
 import torch
 
-from ct_dip.checkpoint import load_checkpoint, save_checkpoint, stage_object, take
+from ct_dip.checkpoint import BITS, load_checkpoint, save_checkpoint, stage_object, take
 from ct_dip.config import DipConfig, InferenceConfig
 from ct_dip.dip.fit import fit_dip
 from ct_dip.errors import InputError
@@ -95,7 +96,7 @@ def test_what_is_damaged_is_made_again(path, harm):
 
 
 def test_what_belongs_to_other_inputs_is_made_again(path):
-    with pytest.raises(InputError, match="belongs to another scan"):
+    with pytest.raises(InputError, match=r"stage\.npz differs from this run; use another run folder"):
         load_checkpoint(path, "other")
     assert stage(path, "other")[1]
     assert load_checkpoint(path, "other").keys() == {"first"}
@@ -196,3 +197,35 @@ def test_a_fit_with_any_tensor_changed_is_refused(tmp_path):
 
 def test_there_may_be_none(tmp_path):
     assert load_checkpoint(tmp_path / "stage.npz", "mine") is None
+
+
+def labelled(**parts):
+    return json.dumps({"scan": "a" * 64, "threads": 2, "device": "cpu", "dip": {"ramp": 1.0}} | parts)
+
+
+def test_what_differs_is_named(tmp_path):
+    path = tmp_path / "stage.npz"
+    save_checkpoint(path, labelled(), STATE)
+    assert load_checkpoint(path, labelled()) is not None
+    for parts, words in (
+        ({"threads": 1}, "differs in: threads was 2 and is 1; continue with --resume compatible"),
+        ({"device": "cuda:0"}, "differs in: device was cpu and is cuda:0; continue with --resume"),
+        ({"dip": {"ramp": 0.5}}, r"differs in: dip\.ramp was 1\.0 and is 0\.5; use another run folder"),
+        ({"scan": "b" * 64}, "differs in: scan; use another run folder"),
+        ({"scan": "b" * 64, "threads": 1}, "differs in: scan, threads was 2 and is 1; use another"),
+    ):
+        with pytest.raises(InputError, match=words):
+            load_checkpoint(path, labelled(**parts))
+
+
+def test_what_decides_the_last_bits_alone_may_differ_if_the_user_says_so(tmp_path):
+    path, notes = tmp_path / "stage.npz", []
+    save_checkpoint(path, labelled(), STATE)
+    state = load_checkpoint(path, labelled(threads=1, device="cuda"), tolerate=BITS, note=notes.append)
+    assert state is not None
+    assert notes == [
+        f"continuing {path}, which began with other settings: threads was 2 and is 1, device was cpu and is "
+        "cuda"
+    ]
+    with pytest.raises(InputError, match=r"differs in: dip\.ramp"):
+        load_checkpoint(path, labelled(dip={"ramp": 0.5}), tolerate=BITS)

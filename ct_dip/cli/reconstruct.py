@@ -2,7 +2,7 @@
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -43,6 +43,13 @@ def reconstruct(
             "--run", help="Folder for checkpoints of a long fit. Default: beside the result, while it runs."
         ),
     ] = None,
+    resume: Annotated[
+        Literal["exact", "compatible"],
+        typer.Option(
+            help="exact: continue a checkpoint only to the same bits. compatible: also if it began with "
+            "another device, number of threads or version of torch."
+        ),
+    ] = "exact",
     reference: Annotated[
         Path | None,
         typer.Option(
@@ -130,6 +137,7 @@ def reconstruct(
             memory_budget=budget_memory,
             budget_minutes=budget_minutes,
             run_folder=folder,
+            resume=resume,
             reference=compared,
             reference_std=reference_noise,
         )

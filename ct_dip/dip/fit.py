@@ -1,17 +1,17 @@
 """Fit U-Nets to sinograms: one, or many of the same geometry at once."""
 
-import hashlib
 import json
 import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from ct_dip import memory
-from ct_dip.checkpoint import load_checkpoint, save_checkpoint, take
+from ct_dip.checkpoint import BITS, load_checkpoint, save_checkpoint, take
 from ct_dip.config import DipConfig
 from ct_dip.data.scan import Scan
 from ct_dip.dip.ensemble import DipFit, Ensemble
@@ -24,6 +24,7 @@ from ct_dip.operators.ray import transform_digest
 from ct_dip.progress import Progress
 
 CHECKPOINT = "dip.npz"
+Resume = Literal["exact", "compatible"]
 _CHECKPOINT_SECONDS = 5.0
 _TRIM_SECONDS = 2.0
 _FIXED_BYTES = 64 * 2**20  # what torch's convolutions take for themselves, as measured
@@ -37,6 +38,7 @@ def fit_dip(
     transform: LinearMap | None = None,
     progress: Progress | None = None,
     run_folder: str | Path | None = None,
+    resume: Resume = "exact",
     device: torch.device | str = "cpu",
 ) -> DipFit:
     """Fit a deep image prior to one scan.
@@ -46,6 +48,8 @@ def fit_dip(
         transform: the scan's ray transform, if it is at hand.
         run_folder: where checkpoints go. The same call goes on from there after an interruption, to the
             same bits.
+        resume: ``compatible`` also continues a checkpoint of another device, number of threads or version of
+            torch; the last bits may then differ.
     """
     return fit_many(
         [scan],
@@ -54,6 +58,7 @@ def fit_dip(
         transform=transform,
         progress=progress,
         run_folder=run_folder,
+        resume=resume,
         device=device,
     )[0]
 
@@ -66,6 +71,7 @@ def fit_many(
     transform: LinearMap | None = None,
     progress: Progress | None = None,
     run_folder: str | Path | None = None,
+    resume: Resume = "exact",
     device: torch.device | str = "cpu",
 ) -> list[DipFit]:
     """Fit N networks together, one per scan: scans of one geometry, or one scan N times with N seeds.
@@ -85,13 +91,17 @@ def fit_many(
     if transform is None:
         transform = ray_transform(geometry, device=device)
     ensemble = Ensemble(scans, config, seeds, transform, torch.device(device))
-    digest = _digest(scans, config, seeds, transform_digest(transform, device))
+    digest = _digest(scans, config, seeds, transform_digest(transform, device), ensemble.device)
     path = None if run_folder is None else Path(run_folder) / CHECKPOINT
-    if path is not None and (state := load_checkpoint(path, digest)) is not None:
-        _restore(ensemble, state, path)
+    progress = progress or Progress()
+    if path is not None:
+        tolerate = BITS if resume == "compatible" else ()
+        state = load_checkpoint(path, digest, tolerate=tolerate, note=progress.note)
+        if state is not None:
+            _restore(ensemble, state, path)
     before = ensemble.adam.steps
     assert config.max_steps is not None
-    with (progress or Progress()).stage("deep image prior", config.max_steps) as stage:
+    with progress.stage("deep image prior", config.max_steps) as stage:
         saved = trimmed = time.monotonic()
         while not ensemble.finished:
             figures = ensemble.step()
@@ -140,13 +150,17 @@ def fit_bytes(config: DipConfig, shape: tuple[int, int], members: int = 1) -> in
     return int(4 * members * (features + 7 * weights)) + _FIXED_BYTES
 
 
-def _digest(scans: Sequence[Scan], config: DipConfig, seeds: Sequence[int], transform: str) -> str:
+def _digest(
+    scans: Sequence[Scan], config: DipConfig, seeds: Sequence[int], transform: str, device: torch.device
+) -> str:
+    """Everything that the bits of a fit depend on, as a JSON object."""
     parts = {
-        "scans": [scan.digest for scan in scans],
-        "transform": transform,
-        "config": config.model_dump(mode="json"),
-        "seeds": list(seeds),
+        "scan": " ".join(scan.digest for scan in scans),
+        "ray transform": transform,
+        "dip": config.model_dump(mode="json"),
+        "seed": list(seeds),
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
+        "device": str(device),
     }
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+    return json.dumps(parts, sort_keys=True)

@@ -1,5 +1,6 @@
 """Fits: that they find the object, do not peek, can be many, and can be killed."""
 
+import json
 import os
 import signal
 import subprocess
@@ -14,8 +15,9 @@ import torch
 from ct_dip.config import DipConfig
 from ct_dip.data.scan_file import write_scan
 from ct_dip.data.simulate import NoiseLevel, simulate
+from ct_dip.devices import use_threads
 from ct_dip.dip.ensemble import Ensemble, FitDivergedError, network_scale
-from ct_dip.dip.fit import CHECKPOINT, fit_bytes, fit_dip, fit_many
+from ct_dip.dip.fit import CHECKPOINT, _digest, fit_bytes, fit_dip, fit_many
 from ct_dip.dip.presets import resolve
 from ct_dip.dip.schedule import Schedule
 from ct_dip.errors import InputError, ScanError
@@ -214,6 +216,22 @@ def test_an_interrupted_fit_goes_on_to_the_same_bits(tmp_path, monkeypatch, opti
     assert np.array_equal(fit_dip(make(), config, run_folder=tmp_path).image, whole.image)
 
 
+def test_a_checkpoint_of_another_device_or_number_of_threads_is_continued_only_if_asked(
+    tmp_path, monkeypatch
+):
+    whole = fit_dip(make(), QUICK)
+    monkeypatch.setattr("ct_dip.dip.fit._CHECKPOINT_SECONDS", 0.0)
+    with pytest.raises(KilledError):
+        fit_dip(make(), QUICK, run_folder=tmp_path, progress=KillAt(40))
+    with use_threads(torch.get_num_threads() + 1):
+        with pytest.raises(InputError, match=r"differs in: threads was 1 and is 2; continue with --resume"):
+            fit_dip(make(), QUICK, run_folder=tmp_path)
+        resumed = fit_dip(make(), QUICK, run_folder=tmp_path, resume="compatible")
+    np.testing.assert_allclose(resumed.image, whole.image, atol=1e-3 * whole.image.max())
+    parts = json.loads(_digest([make()], QUICK, [0], "", torch.device("cuda")))
+    assert parts["device"] == "cuda"
+
+
 def test_kill_9_and_start_again(tmp_path):
     """The real thing: SIGKILL at arbitrary moments, through the command line."""
     write_scan(tmp_path / "scan.h5", make())
@@ -260,7 +278,7 @@ def test_a_checkpoint_of_something_else_is_refused_and_kept(tmp_path):
         (make(), QUICK, {"transform": ray_transform(GEOMETRY, kernel="line")}),
         (make(), QUICK, {"transform": ray_transform(GEOMETRY, "astra")}),
     ):
-        with pytest.raises(InputError, match="another scan or configuration"):
+        with pytest.raises(InputError, match="differs in: "):
             fit_dip(scan, config, run_folder=tmp_path, **others)
     assert path.read_bytes() == before
     path.write_bytes(before[: len(before) // 2])
