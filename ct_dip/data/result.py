@@ -18,7 +18,7 @@ import numpy as np
 
 from ct_dip.arrays import Floats
 from ct_dip.data.hdf5 import add_array, read_hdf5, write_hdf5
-from ct_dip.data.plain_hdf5 import read_array
+from ct_dip.data.plain_hdf5 import get_dataset, read_array
 from ct_dip.errors import ResultError
 from ct_dip.text import shortened
 
@@ -73,13 +73,6 @@ class Result:
             )
         if self.std is not None and self.std.shape != self.mean.shape:
             raise ResultError(f"std has shape {self.std.shape}, the image {self.mean.shape}")
-        for name in _IMAGES & self.arrays.keys():
-            shape = self.arrays[name].shape
-            if shape[name == "samples" :] != self.mean.shape:
-                verb = "have" if name == "samples" else "has"
-                raise ResultError(
-                    f"{name} {verb} shape {shape}, the image {self.mean.shape}; reconstruct again"
-                )
         mask = self.arrays.get("mask")
         if mask is not None and not (np.isfinite(mask).all() and np.any(mask > 0)):
             raise ResultError("mask must be positive for one pixel at least, and finite; reconstruct again")
@@ -147,6 +140,13 @@ def read_result(path: str | Path) -> Result:
         except (json.JSONDecodeError, RecursionError) as error:
             raise ResultError(f"{path} is damaged ({error}); reconstruct again") from error
         traces, arrays = file.get("traces", {}), file.get("arrays", {})
+        image = get_dataset(file, "mean").shape
+        for name in _IMAGES & set(arrays):
+            shape = get_dataset(arrays, name).shape
+            if shape[name == "samples" :] != image:
+                raise ResultError(
+                    f"{path}: arrays/{name} has shape {shape}, the image {image}; reconstruct again"
+                )
         return Result(
             method=str(file.attrs["method"]),
             mean=read_array(file, "mean", dimensions=2, kinds="f"),

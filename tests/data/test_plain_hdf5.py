@@ -102,15 +102,15 @@ def test_sizes_are_compared_before_anything_is_read(scan):
     [
         ("mean", (20_000, 20_000), np.float32, "never written"),
         ("mean", (10, 10, 10), np.float32, "expected 2 dimensions"),
-        ("arrays/truth", (10**5, 10**5), np.float32, "never written"),
-        ("arrays/truth", (9, 9), h5py.string_dtype(), "expected real numbers"),
-        ("arrays/truth", (9, 9), np.float32, "never written"),
+        ("arrays/truth", (10**5, 10**5), np.float32, "truth has shape"),
+        ("arrays/truth", (4, 5), h5py.string_dtype(), "expected real numbers"),
+        ("arrays/patch_1_1", (10**5, 10**5), np.float32, "never written"),
         ("traces/gap", (5, 5), np.float32, "expected 1 dim"),
     ],
 )
 def test_arrays_of_results_are_checked_before_they_are_read(tmp_path, name, shape, dtype, words):
     path, image = tmp_path / "r.h5", np.ones((4, 5))
-    arrays, traces = {"truth": image}, {"gap": np.ones(3)}
+    arrays, traces = {"truth": image, "patch_1_1": image}, {"gap": np.ones(3)}
     result = Result(method="tv", mean=image, pixel_size=1.0, scan_digest="", arrays=arrays, traces=traces)
     write_result(path, result)
     with h5py.File(path, "r+") as file:
@@ -119,11 +119,12 @@ def test_arrays_of_results_are_checked_before_they_are_read(tmp_path, name, shap
         read_result(path)
 
 
-def test_images_of_a_result_have_one_shape():
-    image = np.ones((4, 5))
+def test_images_of_a_result_have_one_shape(tmp_path):
+    path, image = tmp_path / "r.h5", np.ones((4, 5))
     for arrays in ({"truth": image.T}, {"samples": image}, {"mask": np.ones((4, 4))}):
-        with pytest.raises(ResultError, match=f"{next(iter(arrays))} ha[sv]e? shape"):
-            Result(method="tv", mean=image, pixel_size=1.0, scan_digest="", arrays=arrays)
+        write_result(path, Result(method="tv", mean=image, pixel_size=1.0, scan_digest="", arrays=arrays))
+        with pytest.raises(ResultError, match=rf"r\.h5: arrays/{next(iter(arrays))} has shape"):
+            read_result(path)
 
 
 def test_the_memory_budget_bounds_what_is_read(scan, monkeypatch):
