@@ -19,7 +19,8 @@ _IMPORT_HINT = "ct-dip import makes a scan file of a measured scan"
 def write_hdf5(path: str | Path, kind: str, version: int, fill: Callable[[h5py.File], None]) -> None:
     """Let ``fill`` build the file in memory, then write it atomically.
 
-    In memory, because a full disk in the middle of an HDF5 write is not reliably an exception.
+    In memory, because a full disk in the middle of an HDF5 write is not reliably an exception. After the HDF5
+    content comes a checksum, see `ct_dip.data.plain_hdf5`.
     """
     buffer = io.BytesIO()
     with h5py.File(buffer, "w") as file:
