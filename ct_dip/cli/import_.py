@@ -52,6 +52,10 @@ def import_(
             rich_help_panel=_GRID,
         ),
     ] = None,
+    counts: Annotated[
+        bool,
+        typer.Option("--counts", help="An NPZ file's sinogram holds readings of the detector, with 'flat'."),
+    ] = False,
     reference_out: Annotated[
         Path | None,
         typer.Option(help="NPY file for the FBP of all views on the grid, 1/mm: a reference, no truth."),
@@ -86,6 +90,7 @@ def import_(
         row=row,
         center=_column(center),
         pitch=detector_pitch,
+        counts=counts,
     )
     if mask is not None:
         shape = scan.geometry.domain_shape

@@ -2,7 +2,7 @@
 
 *It ends.* A flipped bit, as in the size of a text in its heap, makes HDF5 loop for ever, or crash,
 while Python waits for it and hears no signal. Files of ours therefore end in a seal, a digest of all bytes
-before it, which is checked before HDF5 sees the file; that costs a millisecond per megabyte and notices any
+before it, which is checked before HDF5 sees the file; that costs 2 ms per megabyte and notices any
 damage. HDF5 ignores the seal, and cuts it off when it changes the file. A file without one is first read by a
 child process with a time limit (`ct_dip.data.probe`), which costs the start of Python and h5py, about 0.2 s.
 The seal is there for accidents; it keeps nobody from sealing a damaged file.

@@ -18,7 +18,7 @@ from ct_dip.errors import ScanError
 from ct_dip.geometry import ParallelBeam
 from ct_dip.importers.axis import find_axis
 from ct_dip.importers.grid import ANY_VOLUME, bin_columns, check_bin, scan_on_grid
-from ct_dip.importers.intensity import check_air, check_readings, line_integrals, photon_noise
+from ct_dip.importers.intensity import check_air, check_readings, flat_noise, line_integrals
 from ct_dip.importers.open import check_file, named, reading
 
 
@@ -77,12 +77,10 @@ def read_data_exchange(
             center_of_rotation=(center - (columns - 1) / 2) * millimetres,
         )
         unit = "" if pitch is not None else ", pitch not stated: 1 mm stands for a column"
-        # The flux changes from flat to flat; that is no noise of the detectors.
-        steady = binned / binned.mean(axis=1, keepdims=True)
         scan = Scan(
             sinogram=line_integrals(bin_columns(counts - dark, bin), binned.mean(axis=0)),
             geometry=geometry,
-            noise=photon_noise(steady),
+            noise=flat_noise(binned),
             source=f"Data Exchange, {title or 'no title'}, row {row}, axis {found} at column {center:.2f}"
             f"{unit}; the file states no licence",
         )

@@ -73,6 +73,15 @@ def line_integrals(intensity: Floats, air: Floats) -> Floats:
     return -np.log(np.maximum(share, share[~starved].min()) if starved.any() else share)
 
 
+def flat_noise(flats: Floats) -> PhotonNoise | None:
+    """`photon_noise` of flat frames, (repetitions, bins), whose flux changes from one to the next.
+
+    Each frame is taken relative to its own mean, which takes 1/bins of the variance with it.
+    """
+    noise, bins = photon_noise(flats / flats.mean(axis=1, keepdims=True)), flats.shape[1]
+    return None if noise is None or bins < 2 else PhotonNoise(photons=noise.photons * (1 - 1 / bins))
+
+
 def photon_noise(air: Floats) -> PhotonNoise | None:
     """Photons per bin that are as noisy as readings in air; ``None`` if these do not vary.
 

@@ -22,6 +22,7 @@ def import_scan(
     row: int | None = None,
     center: float | None = None,
     pitch: float | None = None,
+    counts: bool = False,
 ) -> Scan:
     """All views of a measured scan, on a grid.
 
@@ -30,6 +31,7 @@ def import_scan(
         bin: neighbouring detectors to average.
         size, width: pixels and mm of a side of the grid, see `ct_dip.importers.grid.on_grid`.
         row, center, pitch: of a Data Exchange file, see `ct_dip.importers.data_exchange`.
+        counts: an NPZ file holds readings of the detector, see `ct_dip.importers.numpy_file`.
 
     Raises:
         InputError: a word that cannot be, or a file that cannot be used.
@@ -39,6 +41,10 @@ def import_scan(
     kind = detect_format(path) if format == "auto" else format
     common: dict[str, Any] = {"bin": bin, "size": size, "width": width}
     special: dict[str, Any] = {"row": row, "center": center, "pitch": pitch}
+    if counts and kind != "numpy":
+        raise InputError(f"--counts has no meaning with format {kind}, which says it itself; drop it")
+    if kind == "numpy":
+        common["counts"] = counts
     if kind == "data-exchange":
         return read_data_exchange(path, **common, **special)
     for name, value in special.items():

@@ -183,3 +183,47 @@ def test_corners_that_no_view_sees_whole_count_nowhere(tmp_path, monkeypatch, ca
     capsys.readouterr()
     assert main("import a.npz --out b.h5 --mask missing.npy".split()) == 2
     assert "--mask missing.npy does not exist" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("bin", [1, 2])
+def test_counts_become_line_integrals_with_their_noise(tmp_path, bin):
+    """Poisson readings with a dark current of 50, and 400 flats: photons are known to 1 %."""
+    rng = np.random.default_rng(0)
+    integrals, air = rng.uniform(0.5, 1.5, (20, 12, 1)) * np.ones(2), 1000 * (1 + 0.1 * np.arange(24) / 24)
+    integrals = integrals.reshape(20, 24)
+    fields = {
+        "sinogram": 50 + air * np.exp(-integrals),
+        "flat": 50 + rng.poisson(air, (400, 24)),
+        "dark": np.full(24, 50.0),
+    }
+    npz(tmp_path / "a.npz", **fields)
+    scan = import_scan(tmp_path / "a.npz", counts=True, bin=bin)
+    np.testing.assert_allclose(scan.sinogram, integrals[:, ::bin], atol=0.02)
+    assert scan.noise.photons == pytest.approx(bin * air.mean(), rel=0.05)
+    npz(tmp_path / "b.npz", **(fields | {"photons": 77.0}))
+    assert import_scan(tmp_path / "b.npz", counts=True, bin=bin).noise.photons == 77 * bin
+    npz(tmp_path / "c.npz", sinogram=fields["sinogram"] - 50, flat=air)
+    np.testing.assert_allclose(import_scan(tmp_path / "c.npz", counts=True).sinogram, integrals, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("fields", "counts", "words"),
+    [
+        ({}, True, "add an array 'flat'"),
+        ({"flat": np.ones(5)}, True, r"flat has shape \(5,\), expected \(24,\)"),
+        ({"flat": np.zeros(24)}, True, "a dead detector"),
+        ({"flat": np.ones(24)}, False, "import them with --counts"),
+    ],
+)
+def test_readings_and_line_integrals_are_not_mixed_up(tmp_path, fields, counts, words):
+    npz(tmp_path / "a.npz", **fields)
+    with pytest.raises(ScanError, match=words):
+        import_scan(tmp_path / "a.npz", counts=counts)
+
+
+def test_counts_are_asked_for_where_they_pass_as_line_integrals(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    npz(tmp_path / "a.npz", sinogram=np.random.default_rng(0).uniform(2e4, 6e4, (20, 24)))
+    assert main("import a.npz --out a.h5".split()) == 2
+    assert "look like counts" in capsys.readouterr().err
+    assert not (tmp_path / "a.h5").exists()
