@@ -1,8 +1,13 @@
-"""The contract of every linear operator: two methods to write, everything else for free."""
+"""The contract of every linear operator, two methods to write, and the algebra that follows from it.
 
+``B @ (J @ S @ J.T + D) @ B.T + s2 * Identity(n)`` is a linear map like its parts: products with it are
+products with them, in turn.
+"""
+
+import math
 import weakref
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, overload
 
 import torch
 from torch import Tensor
@@ -13,10 +18,12 @@ from ct_dip.errors import InputError
 class LinearMap(ABC):
     """A linear map ``A`` on batches of arrays, with its exact adjoint.
 
-    ``A(x)`` takes ``(..., *domain_shape)`` to ``(..., *range_shape)``, ``A.T(y)`` goes back, and
-    ``A.T.T is A``. Both are differentiable any number of times, forward and backward: the derivative
+    ``A(x)``, or ``A @ x``, takes ``(..., *domain_shape)`` to ``(..., *range_shape)``, ``A.T(y)`` goes back,
+    and ``A.T.T is A``. Both are differentiable any number of times, forward and backward: the derivative
     of a linear map is the map itself, and its vector-Jacobian product is the adjoint. Both work under
     ``torch.func.vmap``, ``jvp`` and ``vjp``.
+
+    Maps compose: ``A @ B`` applies B first, ``A + B``, ``A - B`` and ``2 * A`` are what they say.
 
     A subclass sets ``domain_shape`` and ``range_shape`` and implements `_forward` and `_adjoint` on
     batches with exactly one leading dimension, without any thought of autograd.
@@ -64,10 +71,45 @@ class LinearMap(ABC):
             self._adjoint_map = weakref.ref(known)
         return known
 
-    def dense(self, dtype: torch.dtype = torch.float64) -> Tensor:
+    @overload
+    def __matmul__(self, other: Tensor) -> Tensor: ...
+    @overload
+    def __matmul__(self, other: "LinearMap") -> "LinearMap": ...
+    def __matmul__(self, other: "Tensor | LinearMap") -> "Tensor | LinearMap":
+        """``A x`` of a tensor, or the map that applies ``other`` first."""
+        return _Product(self, other) if isinstance(other, LinearMap) else self(other)
+
+    def __add__(self, other: "LinearMap") -> "LinearMap":
+        """``A + B``."""
+        return _Sum(self, other) if isinstance(other, LinearMap) else NotImplemented
+
+    def __sub__(self, other: "LinearMap") -> "LinearMap":
+        """``A − B``."""
+        return self + -1.0 * other if isinstance(other, LinearMap) else NotImplemented
+
+    def __mul__(self, factor: float) -> "LinearMap":
+        """``c A`` for a number c."""
+        return _Multiple(float(factor), self) if isinstance(factor, int | float) else NotImplemented
+
+    __rmul__ = __mul__
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(rows, columns) of the matrix: the sizes of range and domain."""
+        return math.prod(self.range_shape), math.prod(self.domain_shape)
+
+    @property
+    def name(self) -> str:
+        """How the map is called in its ``repr``."""
+        return type(self).__name__
+
+    def __repr__(self) -> str:
+        return f"<{self.name}: ({_spell(self.domain_shape)}) → ({_spell(self.range_shape)})>"
+
+    def dense(self, dtype: torch.dtype = torch.float64, device: torch.device | None = None) -> Tensor:
         """The matrix, (range size, domain size): for tests and tiny problems."""
         size = torch.Size(self.domain_shape).numel()
-        basis = torch.eye(size, dtype=dtype).reshape(size, *self.domain_shape)
+        basis = torch.eye(size, dtype=dtype, device=device).reshape(size, *self.domain_shape)
         return self(basis).reshape(size, -1).T
 
 
@@ -76,6 +118,10 @@ class _Adjoint(LinearMap):
         self.original = original
         self.domain_shape = original.range_shape
         self.range_shape = original.domain_shape
+
+    @property
+    def name(self) -> str:
+        return f"{self.original.name}ᵀ"
 
     def _forward(self, x: Tensor) -> Tensor:
         return self.original._adjoint(x)
@@ -86,6 +132,61 @@ class _Adjoint(LinearMap):
     @property
     def T(self) -> LinearMap:
         return self.original
+
+
+class _Product(LinearMap):
+    def __init__(self, left: LinearMap, right: LinearMap) -> None:
+        if left.domain_shape != right.range_shape:
+            raise InputError(
+                f"{left!r} @ {right!r}: the second gives ({_spell(right.range_shape)}), the first takes "
+                f"({_spell(left.domain_shape)})"
+            )
+        self.left, self.right = left, right
+        self.domain_shape, self.range_shape = right.domain_shape, left.range_shape
+
+    @property
+    def name(self) -> str:
+        return f"{self.left.name} @ {self.right.name}"
+
+    def _forward(self, x: Tensor) -> Tensor:
+        return self.left._forward(self.right._forward(x))
+
+    def _adjoint(self, y: Tensor) -> Tensor:
+        return self.right._adjoint(self.left._adjoint(y))
+
+
+class _Sum(LinearMap):
+    def __init__(self, left: LinearMap, right: LinearMap) -> None:
+        if (left.domain_shape, left.range_shape) != (right.domain_shape, right.range_shape):
+            raise InputError(f"{left!r} + {right!r}: maps that are added must have the same shapes")
+        self.left, self.right = left, right
+        self.domain_shape, self.range_shape = left.domain_shape, left.range_shape
+
+    @property
+    def name(self) -> str:
+        return f"({self.left.name} + {self.right.name})"
+
+    def _forward(self, x: Tensor) -> Tensor:
+        return self.left._forward(x) + self.right._forward(x)
+
+    def _adjoint(self, y: Tensor) -> Tensor:
+        return self.left._adjoint(y) + self.right._adjoint(y)
+
+
+class _Multiple(LinearMap):
+    def __init__(self, factor: float, original: LinearMap) -> None:
+        self.factor, self.original = factor, original
+        self.domain_shape, self.range_shape = original.domain_shape, original.range_shape
+
+    @property
+    def name(self) -> str:
+        return f"{self.factor:g} {self.original.name}"
+
+    def _forward(self, x: Tensor) -> Tensor:
+        return self.factor * self.original._forward(x)
+
+    def _adjoint(self, y: Tensor) -> Tensor:
+        return self.factor * self.original._adjoint(y)
 
 
 class _Apply(torch.autograd.Function):
