@@ -138,12 +138,18 @@ def certainty(result: Result) -> dict[str, float] | None:
 
 
 def coverage_verdict(found: Calibration) -> Finding:
-    """Whether the error bars contain what is known as often as they promise; the harder place decides."""
+    """Whether the error bars contain what is known as often as they promise; the harder place decides.
+
+    A reference whose noise was not stated decides near the object only: in the empty background, which is
+    known almost exactly, its noise is all that there is.
+    """
     everywhere, near = found.at(0.95)
     where = f"at {percent(everywhere)} of all pixels"
     if near is not None:
         where += f", and at {percent(near)} of those on or near the object"
     worst = everywhere if near is None else min(everywhere, near)
+    if near is not None and found.name == "reference" and not found.noise_std:
+        worst = near
     text = f"The true object is known here. It lies inside the 95 % error bars {where}."
     if found.name == "reference":
         text = _against_reference(found, where)
@@ -166,7 +172,7 @@ def _against_reference(found: Calibration, where: str) -> str:
     return (
         "The true object is not known; a reference image stands in for it. It lies inside the 95 % error "
         f"bars {where}. How wrong the reference is itself was not stated: its errors count as errors of this "
-        "image."
+        "image, and in the empty background there is nothing else; so the object decides."
     )
 
 

@@ -10,7 +10,7 @@ from ct_dip.report.all_figures import result_panel
 from ct_dip.report.calibration_figures import calibration_figure
 from ct_dip.report.inference_figures import panel_figure, samples_figure
 from ct_dip.report.report_page import payload
-from ct_dip.report.verdicts import calibration, certainty
+from ct_dip.report.verdicts import calibration, certainty, coverage_verdict
 
 
 @pytest.fixture
@@ -76,3 +76,18 @@ def test_what_no_view_saw_sets_no_scale(result):
     page = payload(result)
     assert all(image["high"] < 0.1 for image in page["images"])
     assert page["mask"] is not None
+
+
+def test_the_noise_of_a_reference_in_the_background_decides_nothing(result):
+    """Unless it was stated: then it is part of the error bars there."""
+    noise = 5e-3 * np.random.default_rng(1).standard_normal(result.mean.shape)
+    background = np.ones((20, 20), dtype=bool)
+    background[4:16, 4:16] = False  # the object, and what is next to it
+    reference = result.arrays["reference"] + np.where(background, noise, 0.0).astype(np.float32)
+    noisy = dataclasses.replace(result, arrays=result.arrays | {"reference": reference})
+    found = calibration(noisy)
+    everywhere, near = found.at(0.95)
+    assert everywhere < 0.8 < 0.85 < near
+    assert coverage_verdict(found).level != "poor"
+    stated = dataclasses.replace(found, noise_std=1e-6)
+    assert coverage_verdict(stated).level == "poor"
