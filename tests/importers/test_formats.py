@@ -1,5 +1,6 @@
 """What importers make of right files."""
 
+import h5py
 import numpy as np
 import pytest
 
@@ -80,6 +81,19 @@ def test_data_exchange_finds_the_axis(tmp_path, axis):
     assert np.sqrt(np.mean((scan.sinogram - truth) ** 2)) < 0.02
     assert scan.noise.photons == pytest.approx(2e4, rel=0.15)
     assert "found" in scan.source
+
+
+def test_a_dark_current_of_any_size_cancels(tmp_path):
+    """It is in data, flats and darks alike, so that only what is above it was light."""
+    exchange(tmp_path / "e")
+    before = read_data_exchange(tmp_path / "e", center=21.3)
+    current = np.random.default_rng(5).integers(0, 20_000, 48)  # of every column its own
+    with h5py.File(tmp_path / "e", "r+") as file:
+        for name in ("data", "data_white", "data_dark"):
+            file[f"exchange/{name}"][...] += current
+    after = read_data_exchange(tmp_path / "e", center=21.3)
+    np.testing.assert_allclose(after.sinogram, before.sinogram, atol=1e-6)
+    assert after.noise.photons == pytest.approx(before.noise.photons, rel=1e-9)
 
 
 def test_data_exchange_takes_row_axis_and_pitch(tmp_path):

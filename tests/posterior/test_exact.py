@@ -36,6 +36,26 @@ def test_equals_regression_in_weight_space(photons):
     assert found.jitter == 0
 
 
+def test_freed_pixels_are_further_coefficients_of_the_regression():
+    """A freed pixel is one more column of the design, with a prior variance of its own."""
+    model, jacobian, _ = tiny.model(OPTIMUM)
+    theta = random_full_theta(model.evidence)
+    noise = model.evidence.split(theta)[2].exp()
+    freed = torch.tensor([8, 13, 14])
+    variances = torch.tensor([0.5, 2.0, 4.0], dtype=torch.float64)
+    relevance = torch.zeros(30, dtype=torch.float64).scatter(0, freed, variances)
+    features, precision, _ = regression(model, jacobian, theta)
+    features = torch.cat([features, torch.eye(30, dtype=torch.float64)[:, freed]], dim=1)
+    design = model.whitened @ features
+    coefficients = torch.linalg.inv(
+        torch.block_diag(precision, torch.diag(1 / variances)) + design.T @ design / noise
+    )
+    mean = coefficients @ (design.T @ model.evidence.residual) / noise
+    found = condition(model._replace(relevance=relevance), theta)
+    torch.testing.assert_close(found.mean, model.prior_mean + features @ mean)
+    torch.testing.assert_close(found.covariance, features @ coefficients @ features.T)
+
+
 def test_temper_shrinks_the_weights_part_only():
     model, _, _ = tiny.model(OPTIMUM)
     theta = random_full_theta(model.evidence)

@@ -208,6 +208,13 @@ def test_slope_complement_is_wide_at_edges_only():
     assert (slope_complement(torch.ones(8, 8), 0.05, 64).variance > 0).all()
 
 
+def test_more_measurements_than_pixels_do_not_narrow_the_complement():
+    """Its unit already shrinks with every measurement of a pixel; only missing ones widen it."""
+    image = torch.linspace(0, 1, 64).reshape(8, 8)
+    enough, plenty = (slope_complement(image, 0.05, count).variance for count in (64, 640))
+    torch.testing.assert_close(plenty, enough)
+
+
 def test_plateaus_do_not_depend_on_the_number_of_measurements():
     image = torch.full((8, 8), 0.5)
     image[:, 0], image[:, 7] = 0.0, 1.0
@@ -245,6 +252,28 @@ def test_a_spot_that_the_prior_excludes_is_found():
     spots = relevant_pixels(_observing(model, image), theta, tiny.IMAGE)
     assert spots[12] > 0
     assert spots[12] == spots.max()
+
+
+def test_freed_pixels_have_wider_error_bars_and_follow_the_data():
+    """A bright pixel on top of the network's own image, which every ray through it sees."""
+    fit, scan = tiny.dip_fit(), tiny.scan()
+    truth = fit.image.astype(np.float64)
+    truth[2, 4] += 2.0
+    noise = 0.1 * np.random.default_rng(0).standard_normal(scan.sinogram.shape)
+    sinogram = ray_transform(scan.geometry)(torch.as_tensor(truth)).numpy() + noise
+    scan = dataclasses.replace(scan, sinogram=sinogram, ground_truth=None)
+    free, bound = (
+        fit_posterior(
+            fit,
+            scan,
+            InferenceConfig(prior="isotropic", noise="fixed", image="linear", starts=1, relevance=relevance),
+        )
+        for relevance in (True, False)
+    )
+    assert free.spots == 6  # with its neighbours, at the image's edge
+    assert bound.spots == 0
+    assert (free.std[1:4, 3:5] > 1.05 * bound.std[1:4, 3:5]).all()
+    assert abs(free.mean[2, 4] - truth[2, 4]) < abs(bound.mean[2, 4] - truth[2, 4])
 
 
 def test_a_temper_narrows_the_error_bars_and_leaves_the_image():
