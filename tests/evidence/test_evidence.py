@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -138,6 +139,25 @@ def test_jitter_is_told_and_failure_is_an_error():
     assert matrices.jitter == factor.jitter
 
 
+def test_jitter_is_relative_to_the_matrix():
+    """In other units the factor is the same one, exactly so for an even power of two."""
+    vector = torch.arange(1.0, 6.0, dtype=torch.float64)
+    singular = torch.outer(vector, vector)
+    factor, scaled = factorise(singular), factorise(2.0**-40 * singular)
+    assert scaled.jitter == 2.0**-40 * factor.jitter
+    torch.testing.assert_close(scaled.lower, 2.0**-20 * factor.lower, rtol=0, atol=0)
+
+
+def test_a_sum_remembers_the_largest_jitter():
+    vector = torch.arange(1.0, 6.0, dtype=torch.float64)
+    matrices = CovarianceSum(5, iter([torch.outer(vector, vector), torch.eye(5, dtype=torch.float64)]), 2)
+    matrices.terms(torch.tensor([1.0, 0.0], dtype=torch.float64), vector)
+    needed = matrices.jitter
+    assert needed > 0
+    matrices.terms(torch.tensor([1.0, 1.0], dtype=torch.float64), vector)  # which needs none
+    assert matrices.jitter == needed
+
+
 def test_packed_bytes_is_what_is_held():
     matrices = CovarianceSum(300, (torch.eye(300, dtype=torch.float64) for _ in range(3)), 3)
     matrix = 8 * 300**2
@@ -180,6 +200,20 @@ def test_search_finds_a_maximum_and_says_how():
         assert float(model.evidence.objective(near)) <= found.objective + 1e-4
     again = fit_evidence(model.evidence, starts=3)
     torch.testing.assert_close(again.theta, found.theta, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("side", ["lower", "upper"])
+def test_parameters_at_either_end_of_their_range_are_told(side, monkeypatch):
+    """A range that ends before the noise's optimum is reached, from below or from above."""
+    model, _, _ = tiny.model(OPTIMUM)
+    free = fit_evidence(model.evidence, starts=1)
+    assert "log_noise" not in free.at_bound
+    lower, upper = (bound.clone() for bound in model.evidence.bounds)
+    (lower if side == "lower" else upper)[-1] = free.theta[-1] + (0.5 if side == "lower" else -0.5)
+    monkeypatch.setattr(type(model.evidence), "bounds", property(lambda _: (lower, upper)))
+    held = fit_evidence(model.evidence, first=free.theta, starts=1)
+    assert "log_noise" in held.at_bound
+    assert held.objective < free.objective
 
 
 def test_a_start_that_fails_does_not_end_the_search(monkeypatch):
@@ -240,6 +274,22 @@ def test_laplace_points_have_the_moments_of_the_approximation():
     spread = centred.T @ centred / len(points)
     assert expected.diagonal().max() < 1.5**2  # so nothing is clipped
     torch.testing.assert_close(spread, expected, rtol=1e-2, atol=1e-4)
+
+
+def test_directions_that_the_data_do_not_see_stay_near_the_optimum():
+    """A quadratic objective, steep along one oblique direction and flat across it; no bound is near."""
+    steep, flat = torch.tensor([[0.6, 0.8], [0.8, -0.6]], dtype=torch.float64)
+    optimum = torch.tensor([1.0, -2.0], dtype=torch.float64)
+    wide = torch.full((2,), 9.0, dtype=torch.float64)
+    model = SimpleNamespace(
+        bounds=(optimum - wide, optimum + wide),
+        objective=lambda theta: -0.5 * 4.0 * (steep @ (theta - optimum)) ** 2,
+    )
+    centred = hyperparameter_points(model, SimpleNamespace(theta=optimum)) - optimum
+    spread = centred.T @ centred / len(centred)
+    assert float(steep @ spread @ steep) == pytest.approx(1 / 4)
+    assert float(flat @ spread @ flat) == pytest.approx(1.5**2)
+    assert float(steep @ spread @ flat) == pytest.approx(0, abs=1e-9)
 
 
 def _smooth(evidence):
