@@ -76,6 +76,19 @@ def test_mixture_has_the_moments_of_its_parts():
     torch.testing.assert_close(alone.covariance, parts[0].covariance)
 
 
+def test_a_mixture_tells_the_largest_jitter_of_its_parts():
+    """A prior of rank one is singular where there is next to no noise, and nowhere else."""
+    model, _, _ = tiny.model(InferenceConfig(complement="none"))
+    model = model._replace(grams=torch.ones_like(model.grams))
+    noisy, noiseless = model.evidence.start.clone(), model.evidence.start.clone()
+    noiseless[-1] = -80.0
+    needed = condition(model, noiseless).jitter
+    assert needed > 0
+    assert condition(model, noisy).jitter == 0
+    for thetas in ([noisy, noiseless], [noiseless, noisy]):
+        assert condition_over(model, torch.stack(thetas)).jitter == needed
+
+
 def _without_eps(network):
     """Proposition 3 is about normalisation itself, not about the constant that guards its division."""
     for module in network.modules():

@@ -1,6 +1,8 @@
 """`fit_posterior` and `Posterior`: what a user asks, and what happens when they ask badly."""
 
 import dataclasses
+import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,12 +12,13 @@ from scipy import stats
 from ct_dip.config import InferenceConfig
 from ct_dip.data.simulate import NoiseLevel, simulate
 from ct_dip.errors import CtDipError, InputError, MemoryBudgetError
+from ct_dip.evidence.stage import evidence_stage
 from ct_dip.geometry import Volume
 from ct_dip.operators import ray_transform
 from ct_dip.posterior.deviations import DenseDeviations
 from ct_dip.posterior.fit import fit_posterior
 from ct_dip.posterior.model import inference_bytes
-from ct_dip.posterior.relevance import relevant_pixels
+from ct_dip.posterior.relevance import neighbourhood, relevant_pixels, threshold
 from ct_dip.priors.complement import published_floor, slope_complement
 from ct_dip.scanners import scanner
 from tests import tiny
@@ -70,6 +73,29 @@ def test_log_likelihood_of_pixels_patches_and_the_image(posterior):
     assert posterior.log_likelihood(truth, 3) == pytest.approx(patches / 30)
     with pytest.raises(InputError, match="shape"):
         posterior.log_likelihood(truth[:-1])
+
+
+def test_log_likelihood_inside_a_mask_is_that_of_its_pixels_alone(posterior):
+    """The marginal of a Gaussian, and whatever the truth is elsewhere."""
+    mask = np.zeros(tiny.IMAGE, dtype=bool)
+    mask[1:5, 1:4] = True
+    truth = np.where(mask, tiny.scan().ground_truth.astype(np.float64), 1e3)
+    (whole,) = posterior.covariance()
+    counted = np.flatnonzero(mask)
+    inside = stats.multivariate_normal(posterior.mean[mask], whole.covariance[np.ix_(counted, counted)])
+    assert posterior.log_likelihood(truth, mask=mask) == pytest.approx(inside.logpdf(truth[mask]) / 12)
+    single = stats.norm(posterior.mean[mask], posterior.std[mask]).logpdf(truth[mask]).mean()
+    assert posterior.log_likelihood(truth, 1, mask=mask) == pytest.approx(single)
+
+
+@pytest.mark.parametrize("samples", [1, 5, 19, 20, 100, 1000])
+def test_covariances_of_samples_are_those_of_patches_with_fewer_pixels(posterior, samples):
+    """Five samples per pixel or more, and no patch that is narrower than needed; never less than a pixel."""
+    sampled = dataclasses.replace(posterior, regime="compressed", deviations=SimpleNamespace(samples=samples))
+    side = sampled.widest_patch
+    assert side == 1 or 5 * side**2 <= samples
+    assert samples < 5 * (side + 1) ** 2
+    assert posterior.widest_patch is None  # which is exact
 
 
 def test_samples_have_the_posterior_moments(posterior):
@@ -252,6 +278,32 @@ def test_a_spot_that_the_prior_excludes_is_found():
     spots = relevant_pixels(_observing(model, image), theta, tiny.IMAGE)
     assert spots[12] > 0
     assert spots[12] == spots.max()
+
+
+@pytest.mark.parametrize("pixels", [1, 784, 10**6])
+def test_a_right_model_has_as_many_false_spots_as_stated(pixels):
+    """Scores of either sign beyond the threshold, of so many standard normal ones."""
+    limit = threshold(0.05, pixels)
+    assert pixels * math.erfc(limit / math.sqrt(2)) == pytest.approx(0.05)
+
+
+def test_a_neighbourhood_is_a_pixel_and_all_that_touch_it_inside_of_the_image():
+    for row, column in np.ndindex(tiny.IMAGE):
+        values = torch.zeros(30)
+        neighbourhood(values, 5 * row + column, tiny.IMAGE).add_(1)
+        rows, columns = np.indices(tiny.IMAGE)
+        touching = np.maximum(abs(rows - row), abs(columns - column)) <= 1
+        np.testing.assert_array_equal(values.reshape(tiny.IMAGE).numpy(), touching)
+
+
+def test_a_jitter_of_the_search_is_told(monkeypatch):
+    """Although the posterior itself needs none."""
+
+    def searched(*args, **kwargs):
+        return dataclasses.replace(evidence_stage(*args, **kwargs), jitter=1e-3)
+
+    monkeypatch.setattr("ct_dip.posterior.exact_regime.evidence_stage", searched)
+    assert fit_posterior(tiny.dip_fit(), tiny.scan(), InferenceConfig(starts=1)).jitter == 1e-3
 
 
 def test_freed_pixels_have_wider_error_bars_and_follow_the_data():

@@ -70,6 +70,21 @@ def test_intervals_have_their_probability_however_few_samples(count):
         assert hits[1] / repeats == pytest.approx(level, abs=error + 0.01)  # steps of a pixel
 
 
+def test_two_samples_give_honest_intervals_and_variances():
+    """Student's tails are heavy there: a wrong number of degrees of freedom shows."""
+    rng, repeats, level = np.random.default_rng(2), 3000, 0.9
+    pixel, mean = np.ones((1, 1), dtype=bool), np.zeros((1, 1))
+    hits, variances = 0, []
+    for _ in range(repeats):
+        *drawn, truth = rng.standard_normal(3)
+        report = query_region(np.reshape(drawn, (2, 1, 1)), mean, pixel, PIXEL, above=0.0, level=level)
+        hits += report.attenuation.low <= truth <= report.attenuation.high
+        variances.append(report.area_above.std**2 / PIXEL**4)
+    assert hits / repeats == pytest.approx(level, abs=4 * np.sqrt(level * (1 - level) / repeats))
+    # The area is that of a pixel or nothing, with equal probability: its variance is a quarter.
+    assert np.mean(variances) == pytest.approx(0.25, abs=4 * np.std(variances) / np.sqrt(repeats))
+
+
 def test_the_probability_of_exceeding_is_the_analytic_one():
     samples, mean, std = correlated(3000)
     for deviations in (-2.0, -0.5, 0.0, 1.0):
@@ -112,6 +127,8 @@ def test_the_area_of_samples_without_noise_is_exact():
     assert report.area == pytest.approx(12 * PIXEL**2)
     assert (report.pixels, report.samples, report.probability_above) == (12, 7, 0.0)
     assert query_region(np.stack([image] * 7), image, region(), PIXEL, above=-1).probability_above == 1.0
+    at = query_region(np.stack([image] * 7), image, region(), PIXEL, above=0.04)
+    assert at.area_above.high == 0  # what is at the threshold is not above it
 
 
 def test_without_a_threshold_there_is_no_area():
