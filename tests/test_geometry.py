@@ -180,6 +180,31 @@ def test_the_default_scanner_sees_every_pixel(size, pixel, beam):
     assert geometry.angles == pytest.approx(np.arange(7) * arc / 7)
 
 
+@pytest.mark.parametrize("offset", [-2.0, 0.0, 2.0])
+@pytest.mark.parametrize("turns", [0.5, 1.0])
+def test_the_field_of_view_is_where_every_line_is_measured(turns, offset):
+    """By a view, wherever the turn begins; on a full turn by the opposite view otherwise."""
+    volume = Volume(shape=(9, 14), pixel_size=0.97)
+    geometry = ParallelBeam(
+        volume=volume, angles=view_angles(90, turns * 2 * math.pi), detectors=9, detector_offset=offset
+    )
+    low, high = geometry.reach
+    x, y = volume.pixel_centers()
+    angle = view_angles(720, 2 * math.pi)[:, None, None]
+    place = x * np.cos(angle) + y[:, None] * np.sin(angle)  # on the detector, (angles, rows, columns)
+    measured = (low <= place) & (place <= high)
+    if turns == 1:
+        measured |= np.roll(measured, 360, axis=0)
+    np.testing.assert_array_equal(geometry.field_of_view_mask(), measured.all(axis=0))
+
+
+def test_without_a_field_of_view_every_pixel_counts():
+    volume = Volume(shape=(4, 6))
+    beside = ParallelBeam(volume=volume, angles=view_angles(9), detectors=2, detector_offset=2.0)
+    assert beside.field_of_view == 0
+    assert beside.field_of_view_mask().all()
+
+
 def test_the_default_scanner_refuses_half_a_fan():
     with pytest.raises(GeometryError, match="both"):
         scanner(VOLUME, views=3, source_origin=100.0)

@@ -16,6 +16,11 @@ def test_psnr_counts_decibels_of_the_range():
     assert math.isnan(psnr(TRUTH * math.nan, TRUTH))
 
 
+def test_psnr_does_not_depend_on_where_zero_is():
+    assert psnr(TRUTH + 5.2, TRUTH + 5) == pytest.approx(psnr(TRUTH + 0.2, TRUTH))
+    assert psnr(TRUTH - 8.8, TRUTH - 9) == pytest.approx(psnr(TRUTH + 0.2, TRUTH))
+
+
 def test_psnr_inside_a_mask_ignores_the_rest():
     mask = np.zeros((10, 10), dtype=bool)
     mask[:5] = True
@@ -33,6 +38,24 @@ def test_ssim_inside_a_mask_ignores_the_rest():
     noisy = TRUTH + 0.1 * np.random.default_rng(0).normal(size=(10, 10))
     assert ssim(noisy, TRUTH, mask) < 0.99
     assert ssim(noisy, TRUTH, np.ones((10, 10), dtype=bool)) == pytest.approx(ssim(noisy, TRUTH))
+
+
+def test_ssim_inside_a_mask_is_not_diluted_by_the_rest():
+    truth = np.random.default_rng(0).integers(0, 2, (20, 20)).astype(float)  # of the same range everywhere
+    mask = np.zeros((20, 20), dtype=bool)
+    mask[:, :6] = True
+    wrong = np.where(mask, 1 - truth, truth)
+    assert ssim(wrong, truth, mask) < ssim(wrong, truth) - 0.2
+
+
+def test_ssim_inside_a_mask_does_not_depend_on_a_truth_far_away():
+    """Beyond the reach of a window, 3 pixels, the truth may have any range."""
+    rng = np.random.default_rng(1)
+    truth, mask = rng.random((20, 20)), np.zeros((20, 20), dtype=bool)
+    mask[:, :6] = True
+    image, other = truth + 0.3 * rng.standard_normal((20, 20)), truth.copy()
+    other[:, 12:] *= 50
+    assert ssim(image, other, mask) == pytest.approx(ssim(image, truth, mask))
 
 
 def test_ssim_is_one_for_the_truth_only():

@@ -154,6 +154,22 @@ def test_view_weights_integrate_over_the_measured_arc():
     assert view_weights(np.array([0.3]), math.pi).weights == pytest.approx([math.pi])
 
 
+def test_view_weights_of_mirrored_views_are_the_same():
+    angles = np.random.default_rng(2).uniform(0, math.pi, 40)
+    forward, backward = (view_weights(sign * angles, math.pi).weights for sign in (1, -1))
+    np.testing.assert_allclose(forward, backward)
+    assert np.ptp(forward) > 0.01  # views are spaced unevenly
+
+
+@pytest.mark.parametrize("first", [0.0, 1.0, 5.0])
+def test_a_measured_arc_is_centred_on_its_views(first):
+    angles = first + view_angles(30, 2.0)
+    found = view_weights(angles, 2 * math.pi)
+    off = found.start + found.arc / 2 - (angles[0] + angles[-1]) / 2
+    assert math.remainder(off, 2 * math.pi) == pytest.approx(0, abs=1e-9)
+    assert found.arc == pytest.approx(2.0)
+
+
 def test_every_line_of_a_fan_counts_once():
     """Shares of a ray and of its partner, at the angle where the fan sees it again, add up to one."""
     geometry = arc(FAN, 300)

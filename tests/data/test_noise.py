@@ -69,6 +69,19 @@ def test_the_noise_level_is_found_in_the_sinogram(level):
     assert estimate_white_std(noisy) == pytest.approx(noise.std, rel=0.02)
 
 
+def test_views_may_differ_as_they_like():
+    """Every view has an air value of its own, which is no noise of the detectors."""
+    rng = np.random.default_rng(2)
+    noisy, noise = add_white_noise(IDEAL, rng, std=0.05)
+    assert estimate_white_std(noisy + rng.standard_normal((500, 1))) == pytest.approx(noise.std, rel=0.02)
+
+
+def test_a_detector_that_is_dead_in_every_view_does_not_count():
+    noisy, noise = add_white_noise(IDEAL, np.random.default_rng(3), std=0.05)
+    noisy[:, -1] = 1e6
+    assert estimate_white_std(noisy) == pytest.approx(noise.std, rel=0.03)
+
+
 @pytest.mark.parametrize("name", PHANTOMS)
 @pytest.mark.parametrize("relative", [0.03, 0.1])
 def test_the_estimated_noise_of_a_scan_is_an_upper_one(name, relative):

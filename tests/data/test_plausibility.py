@@ -1,5 +1,6 @@
 """What looks wrong with a scan is said, what cannot be line integrals is refused, and good scans pass."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -84,6 +85,28 @@ def test_lengths_in_other_units_are_said():
         geometry = replace(scan.geometry, volume=volume, detector_pitch=pixel_size)
         (warning,) = implausible(replace(scan, geometry=geometry))
         assert "are lengths in mm?" in warning
+
+
+@pytest.mark.parametrize(("attenuation", "findings"), [(290.0, 0), (310.0, 1)])
+def test_no_material_attenuates_more_than_300_per_mm(attenuation, findings):
+    """In the mean along the grid's diagonal, of which no ray is longer."""
+    scan, pixel_size = measured(), 1e-3
+    geometry = replace(
+        scan.geometry, volume=Volume(shape=(40, 40), pixel_size=pixel_size), detector_pitch=pixel_size
+    )
+    factor = attenuation * math.hypot(40, 40) * pixel_size / scan.sinogram.max()
+    noise = WhiteNoise(std=factor * scan.noise.std)
+    found = implausible(replace(scan, geometry=geometry, sinogram=factor * scan.sinogram, noise=noise))
+    assert len(found) == findings
+    assert all("more than any material has" in warning for warning in found)
+
+
+def test_noise_is_not_taken_for_lost_signs_although_it_is_understated():
+    scan = measured(noise=0.5)
+    assert (scan.sinogram < -0.1 * scan.sinogram.max()).mean() > 0.05
+    warnings = implausible(replace(scan, noise=WhiteNoise(std=1e-3 * scan.noise.std)))
+    assert any("as much as the stated noise" in warning for warning in warnings)
+    assert not any("negative" in warning for warning in warnings)
 
 
 def test_an_object_that_the_detector_cuts_off_is_said():
