@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from ct_dip.calibration.coverage import LEVELS, coverage, coverage_curve
 from ct_dip.errors import InputError
@@ -35,6 +36,23 @@ def test_one_sigma_holds_a_known_count():
     assert coverage(truth, mean, np.ones(4), np.array([0.6827]))[0] == 0.5
     mask = np.array([True, True, True, False])
     assert coverage(truth, mean, np.ones(4), np.array([0.6827]), mask)[0] == pytest.approx(2 / 3)
+
+
+def test_the_ends_of_an_interval_belong_to_it():
+    _, end = norm.interval(0.95)
+    truth, beyond = np.array([end, -end]), np.nextafter([end, -end], [9.0, -9.0])
+    assert coverage(truth, np.zeros(2), np.ones(2), [0.95]).tolist() == [1.0]
+    assert coverage(beyond, np.zeros(2), np.ones(2), [0.95]).tolist() == [0.0]
+
+
+def test_a_curve_inside_a_mask_is_that_of_its_pixels_alone():
+    mask = STD < 1
+    inside = coverage_curve(draw(8), MEAN, STD, mask=mask)
+    alone = coverage_curve(draw(8)[mask], MEAN[mask], STD[mask])
+    assert inside.pixels == alone.pixels == mask.sum()
+    np.testing.assert_array_equal(inside.empirical, alone.empirical)
+    np.testing.assert_array_equal(inside.band.lower, alone.band.lower)
+    np.testing.assert_array_equal(inside.band.upper, alone.band.upper)
 
 
 def test_a_certain_pixel_is_covered_if_it_is_right():

@@ -46,6 +46,23 @@ def test_pixels_outside_of_the_mask_neither_count_nor_decide():
         assert not found[:3].any()
 
 
+def test_an_object_does_not_grow_out_of_the_mask():
+    image, _ = disk(0.0)
+    mask = np.zeros((40, 40), dtype=bool)
+    mask[:20] = True  # whose edge cuts the disk
+    for noisy in (False, True):
+        found = near_object(image, mask, noisy=noisy)
+        assert found[19].any()
+        assert not found[~mask].any()
+
+
+def test_neither_the_unit_nor_the_zero_of_a_reconstruction_matters():
+    image, _ = disk(0.03 * 0.02)
+    expected = near_object(image, noisy=True)
+    np.testing.assert_array_equal(near_object(7 * image, noisy=True), expected)
+    np.testing.assert_array_equal(near_object(image + 0.1, noisy=True), expected)
+
+
 def test_a_reference_does_not_say_where_the_object_is():
     image, inside = disk(0.001 * 0.02)
     reference = (image + 0.002 * np.random.default_rng(1).standard_normal((40, 40))).astype(np.float32)

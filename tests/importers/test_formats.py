@@ -54,6 +54,17 @@ def test_walnut_measures_its_noise_in_air(tmp_path, bin):
     assert scan.geometry.detector_pitch == pytest.approx(0.05 * bin)
 
 
+def test_a_walnut_detector_that_is_moved_sees_the_same_object_moved(tmp_path):
+    """The disk in the readings is at the detector's centre, which the offset places."""
+    walnut(tmp_path / "w.mat")
+    for offset in (-0.5, 0.28):
+        scan = read_fips_walnut(tmp_path / "w.mat", bin=8, offset=offset)
+        mass = scan.sinogram.mean(axis=0)
+        assert mass @ scan.geometry.detector_positions / mass.sum() == pytest.approx(offset, abs=0.02)
+    default = read_fips_walnut(tmp_path / "w.mat", bin=8)
+    assert default.geometry == scan.geometry  # 0.28 mm, where the walnut is sharpest
+
+
 def test_walnut_prefers_all_views(tmp_path):
     import scipy.io
 
@@ -105,6 +116,17 @@ def test_data_exchange_takes_row_axis_and_pitch(tmp_path):
     assert "row 2" in scan.source
 
 
+def test_a_flux_that_changes_from_flat_to_flat_is_no_noise(tmp_path):
+    rng = np.random.default_rng(6)
+    steady = rng.poisson(2e4, (20, 1, 48)).astype(np.float64)
+    flux = rng.uniform(0.8, 1.2, (20, 1, 1))
+    photons = []
+    for factor in (1.0, flux):
+        exchange(tmp_path / "e", data_white=100 + factor * steady)
+        photons.append(read_data_exchange(tmp_path / "e", center=21.3).noise.photons)
+    assert photons[1] == pytest.approx(photons[0], rel=1e-9)
+
+
 def test_one_flat_says_nothing_about_noise(tmp_path):
     flat = np.random.default_rng(0).normal(2e4, 100, (1, 1, 48))
     exchange(tmp_path / "e", data_white=flat)
@@ -121,6 +143,19 @@ def test_numpy_parallel_and_fan(tmp_path):
     scan = read_numpy(tmp_path / "n", bin=4)
     assert scan.noise == WhiteNoise(std=0.05)
     assert (scan.geometry.kind, scan.geometry.detectors, scan.geometry.detector_offset) == ("fan", 6, 0.5)
+
+
+def test_numpy_lengths_are_those_of_the_geometry(tmp_path):
+    lengths = {
+        "source_origin": 50.0,
+        "origin_detector": 20.0,
+        "detector_offset": 0.5,
+        "center_of_rotation": -0.25,
+        "detector_pitch": 0.75,
+    }
+    npz(tmp_path / "n", **lengths)
+    geometry = read_numpy(tmp_path / "n").geometry
+    assert {name: getattr(geometry, name) for name in lengths} == lengths
 
 
 def test_content_tells_the_format(tmp_path):
@@ -148,6 +183,14 @@ def test_the_grid_is_the_field_of_view_and_a_pixel_a_ray(tmp_path):
     assert scan.geometry.volume.size == (12, 12)
     assert scan_on_grid(scan, size=6).geometry.volume.pixel_size == 2
     assert scan_on_grid(scan, width=6.0).geometry.domain_shape == (12, 12)
+
+
+def test_a_pixel_of_a_fan_is_a_ray_at_the_axis(tmp_path):
+    """Where the fan is half as wide as at a detector twice as far from the source."""
+    npz(tmp_path / "n", source_origin=50, origin_detector=50, detector_pitch=0.5)
+    volume = read_numpy(tmp_path / "n").geometry.volume
+    # A whole number of pixels fills the field of view.
+    assert volume.pixel_size == pytest.approx(0.25, rel=0.5 / volume.shape[0])
 
 
 def test_views_are_spread_by_angle(tmp_path):

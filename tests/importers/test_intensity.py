@@ -1,9 +1,9 @@
-"""What readings in air say about the noise."""
+"""Line integrals of readings, and what readings in air say about the noise."""
 
 import numpy as np
 import pytest
 
-from ct_dip.importers.intensity import photon_noise
+from ct_dip.importers.intensity import line_integrals, photon_noise
 
 
 @pytest.mark.parametrize("repetitions", [2, 3, 20])
@@ -19,3 +19,14 @@ def test_photons_are_those_that_were_drawn_however_few_repetitions(repetitions):
 
 def test_air_that_does_not_vary_has_no_noise():
     assert photon_noise(np.ones((5, 3))) is None
+
+
+def test_a_ray_without_light_leaves_the_others_as_they_are():
+    truth = np.random.default_rng(2).uniform(0, 3, (10, 40))
+    air = np.linspace(100, 200, 40)
+    readings = air * np.exp(-truth)
+    readings[4, 7] = 0
+    found = line_integrals(readings, air)
+    seen = readings > 0
+    np.testing.assert_allclose(found[seen], truth[seen])
+    assert found[4, 7] == pytest.approx(truth[seen].max())

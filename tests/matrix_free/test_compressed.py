@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-from ct_dip.matrix_free.compressed import basis_factor, feature_signals, projected_evidence
+from ct_dip.matrix_free.compressed import Compressed, basis_factor, feature_signals, projected_evidence
 from ct_dip.matrix_free.compression import empty_compression, extend
 from ct_dip.matrix_free.noise import MeasurementNoise
 from ct_dip.posterior.exact import condition, prior_covariance
@@ -206,3 +206,23 @@ def test_sinograms_are_as_the_model_expects_them(full):
     white = torch.linalg.solve_triangular(torch.linalg.cholesky(whole), drawn, upper=False)
     assert abs(float(white.square().sum()) - size * count) < 4 * (2 * size * count) ** 0.5
     assert float((white @ white.T / count - torch.eye(size)).abs().max()) < 5 * (2 / count) ** 0.5
+
+
+def test_a_jitter_is_not_passed_on_as_signal(full):
+    """A singular matrix needs the same jitter again when a posterior is made from another's factor."""
+    problem, _, _, posterior, _, _ = full("none")
+    singular = torch.ones(posterior.compression.rank, posterior.compression.rank, dtype=torch.float64)
+    first = Compressed(
+        problem,
+        posterior.compression,
+        posterior.measurement_noise,
+        posterior.lower,
+        posterior.covariance,
+        None,
+        1e-30,
+        singular,
+    )
+    assert first.jitter > 0
+    again = first.tempered(1.0)
+    assert again.jitter == pytest.approx(first.jitter)
+    torch.testing.assert_close(again.factor @ again.factor.T, first.factor @ first.factor.T)

@@ -67,6 +67,22 @@ def test_a_solve_that_does_not_converge_is_remembered(problem, monkeypatch):
     assert noise.worst_residual > 1e-30
 
 
+def test_a_later_solve_does_not_make_up_for_a_worse_one(problem, monkeypatch):
+    monkeypatch.setattr(module, "DENSE", 0)
+    noise, v = MeasurementNoise(problem.whitened, problem.complement.variance), columns(problem)
+    monkeypatch.setattr(module, "_TOLERANCE", 1e-1)
+    noise.solve(v)
+    rough = noise.worst_residual
+    monkeypatch.setattr(module, "_TOLERANCE", 1e-10)
+    noise.solve(v)
+    assert noise.worst_residual == rough > 1e-10
+    monkeypatch.setattr(module, "_TOLERANCE", 1e-30)
+    noise.solve(v)
+    monkeypatch.setattr(module, "_TOLERANCE", 1e-5)
+    noise.solve(v)
+    assert not noise.converged
+
+
 @pytest.mark.parametrize("dense", [True, False], ids=["factorised", "iterated"])
 @pytest.mark.parametrize("base", ["slope", "none"])
 def test_spots_are_pixels_of_the_noise(problem, base, dense, monkeypatch):
