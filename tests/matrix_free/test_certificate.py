@@ -1,14 +1,26 @@
 """What the certificate says of a truncated compression against the dense model."""
 
+import math
+
 import pytest
 import torch
 
 from ct_dip.matrix_free import certificate as module
-from ct_dip.matrix_free.certificate import check_compression, log_det_beyond
-from ct_dip.matrix_free.compressed import signal_gram
+from ct_dip.matrix_free.certificate import check_compression, log_det_beyond, tail_beyond
+from ct_dip.matrix_free.compressed import Compressed, signal_gram
+from ct_dip.matrix_free.compression import Compression
 from ct_dip.matrix_free.infer import infer_compressed
+from ct_dip.matrix_free.noise import MeasurementNoise
+from ct_dip.matrix_free.rows import Columns, Rows
 from ct_dip.posterior.exact import condition
-from tests.matrix_free.dense import columns_of, compressed, configured, exact_model, problem_of
+from tests.matrix_free.dense import (
+    columns_of,
+    compressed,
+    configured,
+    exact_model,
+    measured_jacobian,
+    problem_of,
+)
 
 
 def truncated(complement, rank, objective="optimum"):
@@ -86,6 +98,52 @@ def test_the_log_determinant_beyond_a_basis(complement, monkeypatch):
     assert expected > 0.01
     assert abs(found - expected) < 4 * error
     assert error < 0.1 * expected
+
+
+@pytest.mark.parametrize("complement", ["none", "slope"])
+def test_the_moments_beyond_a_basis_are_unbiased(complement, monkeypatch):
+    """tr X and tr X² written out, against the mean of many estimates by a few probes each."""
+    monkeypatch.setattr(module, "_PROBES", 8)
+    posterior, _, _, _ = truncated(complement, 10)
+    problem, seeds = posterior.problem, 100
+    noise = posterior.measurement_noise(torch.eye(problem.measurements, dtype=torch.float64))
+    features = posterior.covariance.root_adjoint(measured_jacobian(problem))  # B J Σ^½
+    basis = columns_of(posterior.compression.basis)
+    whole, inside = (
+        f.T @ torch.linalg.solve(noise, f) / posterior.noise for f in (features, basis @ (basis.T @ features))
+    )
+    x = torch.linalg.solve(torch.eye(len(whole), dtype=torch.float64) + inside, whole - inside)
+    found = torch.tensor([module._moments_beyond(posterior, seed)[:2] for seed in range(seeds)])
+    expected = torch.stack([torch.trace(x), torch.trace(x @ x)])
+    error = found.std(dim=0) / seeds**0.5
+    assert bool(((found.mean(dim=0) - expected).abs() < 4 * error).all())
+    assert bool((error < 0.2 * expected).all())
+
+
+@pytest.mark.parametrize("strength", [1.0, 10.0])
+def test_the_tail_of_one_direction_is_exact(strength, monkeypatch):
+    """A basis of all eigenvectors of the signal but one, of any strength against the noise."""
+    monkeypatch.setattr(module, "_PROBES", 512)
+    monkeypatch.setattr(module, "_TOGETHER", 512)
+    problem = problem_of(configured("none", "isotropic"))
+    measured = measured_jacobian(problem)
+    values, vectors = torch.linalg.eigh(measured @ measured.T)
+    left_out = len(values) - 3
+    scale = strength / float(values[left_out])
+    basis = torch.cat([vectors[:, :left_out], vectors[:, left_out + 1 :]], dim=1)
+    compression = Compression(
+        Columns(Rows([basis.T.contiguous()])), Rows([basis.T @ measured]), 0.0, 0.0, 0, True
+    )
+    noise, covariance = MeasurementNoise(problem.whitened, None), problem.covariance(torch.zeros(1).double())
+    covariance = covariance.scaled(scale)
+    lower = torch.eye(compression.rank, dtype=torch.float64)
+    tail = tail_beyond(Compressed(problem, compression, noise, lower, covariance, None, 1.0), scale)
+    seen = float(vectors[:, left_out] @ problem.residual) ** 2
+    error = 4 * math.sqrt(2 / 512)  # of the mean of so many squares of normal numbers
+    assert tail.trace == pytest.approx(strength, rel=error)
+    assert tail.typical == pytest.approx(strength, rel=error)
+    # Without the direction its part of the residual is divided by 1, with it by 1 + x.
+    assert tail.quadratic == pytest.approx(seen - seen / (1 + strength), rel=error)
 
 
 @pytest.mark.parametrize("rank", [4, 12])

@@ -78,6 +78,15 @@ def test_deviations_of_samples_state_their_error(posterior, floor):
     torch.testing.assert_close(matrix.diagonal(), found.std[index].square())
 
 
+def test_the_stated_error_is_the_spread_over_repetitions(posterior):
+    parts = torch.split(posterior.deviations(2000, torch.Generator().manual_seed(7)), 50)
+    found = [SampledDeviations(posterior, part, 7) for part in parts]
+    spread = torch.stack([each.std for each in found]).std(dim=0)
+    stated = torch.stack([each.std_error for each in found]).mean(dim=0)
+    # 40 repetitions know the spread of a pixel to 11 %, and the mean over pixels better.
+    assert float((spread / stated).mean()) == pytest.approx(1, abs=0.2)
+
+
 @pytest.mark.parametrize("floor", [0.0, 0.04])
 def test_closed_form_deviations_are_exact(posterior, floor):
     matrix = posterior.pixel_covariance(torch.arange(30))

@@ -4,7 +4,9 @@ import pytest
 import torch
 
 from ct_dip.evidence.fit import fit_evidence
+from ct_dip.matrix_free import stochastic as module
 from ct_dip.matrix_free.stochastic import StochasticEvidence, fit_stochastic
+from ct_dip.solvers.lanczos import Estimate
 from tests.matrix_free.dense import COMPLEMENTS, configured, exact_model, problem_of, random_theta
 
 CASES = [
@@ -48,6 +50,18 @@ def test_log_evidence_is_within_its_errors(complement, prior, objective):
     error = abs(float(found.value) - float(model.evidence.log_evidence(theta)))
     assert error < 4 * float(found.standard_error) + 1e-6
     assert float(found.standard_error) < 3
+
+
+def test_the_evidence_has_half_of_the_log_determinant_and_half_of_its_error(monkeypatch):
+    problem = problem_of(configured())
+    evidence, values = by_probes(problem), []
+    for value, error in ((10.0, 0.5), (14.0, 3.0)):
+        stated = Estimate(torch.tensor(value).double(), torch.tensor(error).double())
+        monkeypatch.setattr(module, "log_det", lambda *_, stated=stated, **__: stated)
+        found = evidence.log_evidence(evidence.model.start)
+        assert float(found.standard_error) == error / 2
+        values.append(float(found.value))
+    assert values[1] - values[0] == pytest.approx(-2.0)
 
 
 def test_a_later_theta_reuses_the_preconditioner_to_the_same_gradient():
