@@ -93,8 +93,7 @@ def _attenuation(sinogram: Floats, geometry: Geometry) -> str | None:
 
 
 def _negative(scan: Scan, sinogram: Floats) -> str | None:
-    # The larger of the stated noise and of what the data show: the stated one may be what is wrong.
-    std = np.maximum(np.sqrt(_variance(scan)), _white_std(sinogram))
+    std = _std(scan)
     share = float(np.mean(sinogram < -_BELOW_ZERO * np.maximum(std, _DRIFT * sinogram.max())))
     if share <= _BELOW_ZERO_SHARE:
         return None
@@ -132,7 +131,7 @@ def _cut_off(scan: Scan, sinogram: Floats) -> str | None:
     ends = np.abs(sinogram[:, [0, -1]])
     if scan.geometry.sees_one_side:
         ends = ends[:, [0]] if -low > high else ends[:, [1]]
-    limit = max(_CUT * float(sinogram.max()), _BELOW_ZERO * math.sqrt(np.median(_variance(scan))))
+    limit = max(_CUT * float(sinogram.max()), _BELOW_ZERO * float(np.median(_std(scan))))
     share = float(np.mean((ends > limit).any(axis=1)))
     if share <= _CUT_SHARE:
         return None
@@ -149,13 +148,8 @@ def _one_direction(geometry: Geometry) -> str | None:
     return f"All {geometry.views} views have the same angle: they show the object from one side only."
 
 
-def _variance(scan: Scan) -> Floats:
-    """Of the measurements as the scan states it; without a noise model, as it is estimated."""
-    if scan.noise is not None:
-        return scan.noise.variance(scan.sinogram)
-    return np.full(scan.sinogram.shape, _white_std(scan.sinogram) ** 2)
-
-
-def _white_std(sinogram: Floats) -> float:
-    """`estimate_white_std`, or 0 where a detector is too short for it."""
-    return estimate_white_std(sinogram) if sinogram.shape[1] >= _FEWEST_BINS else 0.0
+def _std(scan: Scan) -> Floats:
+    """The larger of the stated noise and of what the data show: the stated one may be what is wrong."""
+    shown = estimate_white_std(scan.sinogram) if scan.geometry.detectors >= _FEWEST_BINS else 0.0
+    stated = 0.0 if scan.noise is None else np.sqrt(scan.noise.variance(scan.sinogram))
+    return np.broadcast_to(np.maximum(stated, shown), scan.sinogram.shape)

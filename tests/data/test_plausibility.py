@@ -136,3 +136,11 @@ def test_a_result_keeps_the_warnings():
     result = reconstruct(wrong, load_config(method="fbp"))
     assert result.metrics["warnings"] == implausible(wrong)
     assert "warnings" not in reconstruct(scan, load_config(method="fbp")).metrics
+
+
+def test_noise_at_the_detectors_end_is_no_object():
+    """Also if a scan of much noise states far too little of it: then that is what is wrong."""
+    scan = measured(noise=0.5, size=96)
+    assert implausible(scan) == []
+    (warning,) = implausible(replace(scan, noise=WhiteNoise(std=1e-3 * scan.noise.std)))
+    assert "as much as the stated noise" in warning
