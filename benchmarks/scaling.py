@@ -23,12 +23,9 @@ from ct_dip.dip.ensemble import DipFit
 from ct_dip.dip.fit import fit_dip
 from ct_dip.matrix_free.iterative import signal
 from ct_dip.matrix_free.problem import matrix_free_problem
-from ct_dip.matrix_free.rows import basis_bytes
 from ct_dip.operators import ray_transform
 from ct_dip.operators.linear_map import LinearMap
-from ct_dip.operators.sparse import waiting_bytes
 from ct_dip.posterior.fit import fit_posterior
-from ct_dip.scratch import scratch_folder
 from ct_dip.tangent.jacobian import Jacobian
 
 BEYOND = 512  # side that is extrapolated to
@@ -82,9 +79,8 @@ def job(side: int, views: int, config: RunConfig) -> dict[str, Any]:
         "activations": jacobian.bytes,
         "maps of a pass": maps,
         "features": 4 * rank * weights,
-        "basis": basis_bytes(rank, scan.sinogram.size),
-        # A large one waits on disk during inference, where the peak is.
-        "ray transform": 0 if waiting_bytes(scan.geometry) else getattr(transform, "nbytes", 0),
+        "basis": 4 * rank * scan.sinogram.size,
+        "ray transform": getattr(transform, "nbytes", 0),
     }
     held_mib = {name: size / 2**20 for name, size in held.items()}
     stages = {
@@ -107,7 +103,6 @@ def job(side: int, views: int, config: RunConfig) -> dict[str, Any]:
         "libraries_MiB": own,
         "held_MiB": held_mib,
         "peak_stage": max(meter.peaks, key=lambda name: meter.peaks[name]),
-        "scratch_folder": str(scratch_folder()),  # to be taken seriously it must be on a disk
         "beyond_passes_and_features_MiB": meter.peak - own - sum(held_mib[name] for name in NAMED),
         "beyond_all_MiB": meter.peak - own - sum(held_mib.values()),
         **_products(fit, scan, config, jacobian, transform),

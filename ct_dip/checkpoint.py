@@ -16,7 +16,6 @@ from torch import Tensor
 from ct_dip.errors import InputError
 from ct_dip.files import atomic_path
 from ct_dip.labels import LABEL, has_label, write_label
-from ct_dip.scratch import Waiting
 
 T = TypeVar("T")
 
@@ -29,13 +28,9 @@ _LABELS = ("digest", LABEL)
 BITS = ("threads", "device", "torch")  # parts of a digest that decide the last bits of a result alone
 
 
-def save_checkpoint(path: Path, digest: str, state: Mapping[str, Tensor | Waiting]) -> None:
+def save_checkpoint(path: Path, digest: str, state: Mapping[str, Tensor]) -> None:
     """Write a state atomically, labelled with the digest of what it belongs to."""
-    # What waits on disk is loaded by NumPy when its turn comes.
-    arrays = {
-        name: value if isinstance(value, Waiting) else value.detach().cpu().numpy()
-        for name, value in state.items()
-    }
+    arrays = {name: value.detach().cpu().numpy() for name, value in state.items()}
     advice = "choose another run folder (--run)"
     with atomic_path(path, advice=advice) as temporary, temporary.open("w+b") as file:
         np.savez(file, allow_pickle=False, digest=np.array(digest), **arrays)
@@ -67,7 +62,7 @@ def stage_object(
     digest: str,
     *,
     compute: Callable[[], T],
-    to_state: Callable[[T], Mapping[str, Tensor | Waiting]],
+    to_state: Callable[[T], Mapping[str, Tensor]],
     from_state: Callable[[Mapping[str, Tensor]], T],
 ) -> T:
     """`stage_result` of what is no dictionary of tensors, but can be written as one and read again.

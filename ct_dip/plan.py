@@ -18,7 +18,7 @@ from ct_dip.dip.presets import resolve, unet_shape
 from ct_dip.dip.unet import UNet
 from ct_dip.operators import ray_transform
 from ct_dip.operators.linear_map import LinearMap
-from ct_dip.operators.sparse import estimate_bytes, estimate_peak_bytes, waiting_bytes
+from ct_dip.operators.sparse import estimate_bytes, estimate_peak_bytes
 from ct_dip.posterior.regimes import RegimePlan, plan_regime
 from ct_dip.tangent.jacobian import Jacobian
 from ct_dip.tangent.taps import tap_pairs
@@ -51,7 +51,6 @@ class Plan:
     regime: str  # of inference; empty without it
     stages: tuple[StagePlan, ...]
     budget: int
-    disk: int = 0  # bytes in nameless files of `ct_dip.scratch`, while inference runs
     inference: RegimePlan | None = None  # that the run follows
 
     @property
@@ -93,8 +92,10 @@ def plan_run(scan: Scan, config: RunConfig, *, budget: int, measure: bool = Fals
         measure: whether to try every kind of work for a moment, to say how long the run may last.
     """
     pixels, measurements = math.prod(scan.geometry.domain_shape), scan.sinogram.size
-    arrays = 4 * _WORKING_ARRAYS * (pixels + measurements)
-    stages = [StagePlan(name="ray transform", bytes=estimate_bytes(scan.geometry) + arrays)]
+    held = 4 * _WORKING_ARRAYS * (pixels + measurements)  # by every stage
+    if _is_sparse(scan, config, budget):
+        held += estimate_bytes(scan.geometry, config.kernel)
+    stages = [StagePlan(name="ray transform", bytes=held)]
     weights, network = 0, "none"
     if config.method in ("dip", "lin-dip"):
         dip = resolve(config.dip, scan.geometry.domain_shape)
@@ -106,22 +107,20 @@ def plan_run(scan: Scan, config: RunConfig, *, budget: int, measure: bool = Fals
         stages.append(
             StagePlan(
                 name="deep image prior",
-                bytes=arrays + fit_bytes(config.dip, scan.geometry.domain_shape),
+                bytes=held + fit_bytes(config.dip, scan.geometry.domain_shape),
                 passes=3 * dip.max_steps,
             )
         )
-    regime, disk, inference = "", 0, None
+    regime, inference = "", None
     if config.method == "lin-dip":
-        inference = plan_regime(shape, scan, config.inference, budget - arrays)
-        regime, disk = inference.regime, inference.disk
-        if regime != "exact" and _is_sparse(scan, config, budget):
-            disk += waiting_bytes(scan.geometry, config.kernel)
+        inference = plan_regime(shape, scan, config.inference, budget - held)
+        regime = inference.regime
         stages += [
-            StagePlan(name=name, bytes=arrays + size, passes=inference.passes.get(name, 0))
+            StagePlan(name=name, bytes=held + size, passes=inference.passes.get(name, 0))
             for name, size in inference.bytes.items()
         ]
     if config.method not in ("dip", "lin-dip"):
-        stages.append(StagePlan(name=config.method, bytes=arrays))
+        stages.append(StagePlan(name=config.method, bytes=held))
     plan = Plan(
         method=config.method,
         pixels=pixels,
@@ -131,14 +130,13 @@ def plan_run(scan: Scan, config: RunConfig, *, budget: int, measure: bool = Fals
         regime=regime,
         stages=tuple(stages),
         budget=budget,
-        disk=disk,
         inference=inference,
     )
     return _measured(plan, scan, config) if measure and plan.bytes <= budget else plan
 
 
 def _is_sparse(scan: Scan, config: RunConfig, budget: int) -> bool:
-    """Whether the ray transform of inference, which runs on the CPU wherever the fit did, is a matrix."""
+    """Return whether the ray transform on the CPU, where inference runs wherever the fit did, is a matrix."""
     backend = config.backend if pick_device(config.device).type == "cpu" else "auto"
     fits = estimate_peak_bytes(scan.geometry, config.kernel) <= budget
     return backend == "sparse" or (backend == "auto" and fits)

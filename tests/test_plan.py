@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -16,7 +15,6 @@ from ct_dip.data.simulate import NoiseLevel, simulate
 from ct_dip.dip.fit import fit_dip
 from ct_dip.errors import MemoryBudgetError
 from ct_dip.geometry import Volume
-from ct_dip.operators.sparse import estimate_bytes
 from ct_dip.pipeline import reconstruct
 from ct_dip.plan import plan_run
 from ct_dip.scanners import scanner
@@ -141,32 +139,3 @@ def test_the_verb_takes_what_reconstruct_takes(tmp_path, monkeypatch, capsys):
     assert json.loads(capsys.readouterr().out)["stages"][1]["passes"] == 8 * fast  # 500 and 4000 steps
     assert main("plan scan.h5 --method dip --device abacus".split()) == 2
     assert "abacus" in capsys.readouterr().err
-
-
-def test_the_verb_names_the_disk_space(tmp_path, monkeypatch, capsys):
-    """Of a compression's basis and of a ray transform that is worth a file."""
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    write_scan(tmp_path / "scan.h5", make(20))
-
-    def plan(*more):
-        settings = [*QUICK, "inference.regime=compressed", *(word for word in more if "=" in word)]
-        words = [word for setting in settings for word in ("--set", setting)]
-        assert main(["plan", f"{tmp_path}/scan.h5", *words, *(word for word in more if "=" not in word)]) == 0
-        said = capsys.readouterr()
-        return json.loads(said.out)["disk"] if "--json" in more else " ".join(said.err.split())
-
-    assert plan("--json") == 0
-    assert "meanwhile" not in plan()
-    monkeypatch.setattr("ct_dip.matrix_free.rows.IN_MEMORY", 0)
-    basis = plan("--json")
-    monkeypatch.setattr("ct_dip.operators.sparse._SMALL", 0)
-    size = estimate_bytes(make(20).geometry)
-    assert basis > 0
-    assert plan("--json") == basis + size
-    assert plan("--json", "backend=astra") == basis
-    assert plan("--json", "kernel=line") == basis + estimate_bytes(make(20).geometry, "line")
-    assert plan("--json", "inference.regime=iterative") == size
-    assert plan("--json", "inference.regime=exact") == 0
-    assert f"KiB in {tmp_path} meanwhile" in plan()
-    monkeypatch.setattr("shutil.disk_usage", lambda folder: shutil._ntuple_diskusage(2048, 1024, 1024))
-    assert "which has 1 KiB: set TMPDIR" in plan()

@@ -1,6 +1,5 @@
 """``ct-dip plan``: what a reconstruction would take."""
 
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -74,7 +73,6 @@ def facts(plan: "Plan") -> dict[str, Any]:
         "bytes": plan.bytes,
         "budget": plan.budget,
         "fits": plan.bytes <= plan.budget,
-        "disk": plan.disk,
         "seconds": plan.seconds,
         "stages": [vars(stage) for stage in plan.stages],
     }
@@ -101,20 +99,6 @@ def summary(plan: "Plan") -> dict[str, str]:
     if plan.bytes > plan.budget:
         verdict += f": it does NOT fit; {plan.advice}"
     lines["memory"] = verdict
-    if plan.disk:
-        lines["disk"] = _spell_disk(plan.disk)
     if plan.seconds is not None:
         lines["time"] = f"about {format_duration(plan.seconds)} in all, at most"
     return lines
-
-
-def _spell_disk(needed: int) -> str:
-    from ct_dip.memory import format_bytes
-    from ct_dip.scratch import scratch_folder
-
-    folder = scratch_folder()
-    free = shutil.disk_usage(folder).free
-    found = f"about {format_bytes(needed)} in {folder} meanwhile"
-    if free < needed:
-        found += f", which has {format_bytes(free)}: set TMPDIR to a folder with more, or it stays in memory"
-    return found

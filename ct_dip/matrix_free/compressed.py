@@ -23,7 +23,7 @@ from ct_dip.matrix_free.compression import Compression
 from ct_dip.matrix_free.conditional import Conditional
 from ct_dip.matrix_free.noise import MeasurementNoise, SpottedNoise
 from ct_dip.matrix_free.problem import Problem
-from ct_dip.matrix_free.rows import PART, Columns, Rows
+from ct_dip.matrix_free.row_blocks import BLOCK, Basis, RowBlocks
 from ct_dip.priors.choose import tv_predcp, weak_hyperprior
 from ct_dip.priors.covariance import WeightCovariance
 from ct_dip.priors.predcp import TvPredCp
@@ -34,7 +34,7 @@ from ct_dip.tangent.statistics import row_statistics
 
 
 def basis_factor(
-    basis: Columns, noise: MeasurementNoise, known: Tensor | None = None, stage: Stage | None = None
+    basis: Basis, noise: MeasurementNoise, known: Tensor | None = None, stage: Stage | None = None
 ) -> Tensor:
     """L, the Cholesky factor of ``Qᵀ N⁻¹ Q``, (rank, rank), float64.
 
@@ -48,7 +48,7 @@ def basis_factor(
     if known is not None:
         matrix[:old, :old] = known @ known.T
     done = old
-    for rows in basis.rows.chunks(PART, first=old):
+    for rows in basis.rows.chunks(BLOCK, first=old):
         # Where N is factorised digits cost nothing; elsewhere float32 has those that are asked for.
         solved = noise.solve((rows.double() if noise.dense else rows).T)
         matrix[:, done : done + len(rows)] = basis.inner(solved.double())
@@ -74,7 +74,7 @@ class _Split(NamedTuple):
     z: Tensor  # L⁻¹ Qᵀ N⁻¹ r = Lᵀ a + seen
 
 
-def _split(basis: Columns, noise: MeasurementNoise, lower: Tensor, columns: Tensor) -> _Split:
+def _split(basis: Basis, noise: MeasurementNoise, lower: Tensor, columns: Tensor) -> _Split:
     inside = basis.inner(columns)
     rest = columns - basis @ inside
     solved = noise.solve(rest)
@@ -144,7 +144,7 @@ def feature_signals(problem: Problem, compression: Compression, before: Tensor |
     return signal_gram(compression.features, base, None if before is None else before[0])[None]
 
 
-def signal_gram(features: Rows, covariance: WeightCovariance, known: Tensor | None = None) -> Tensor:
+def signal_gram(features: RowBlocks, covariance: WeightCovariance, known: Tensor | None = None) -> Tensor:
     """``F Σ Fᵀ``, (rank, rank), float64.
 
     Args:

@@ -22,10 +22,9 @@ from ct_dip import memory
 from ct_dip.checkpoint import take
 from ct_dip.errors import CtDipError, InputError
 from ct_dip.matrix_free.problem import Problem
-from ct_dip.matrix_free.rows import Columns, Rows
+from ct_dip.matrix_free.row_blocks import Basis, RowBlocks
 from ct_dip.priors.covariance import WeightCovariance
 from ct_dip.progress import Progress
-from ct_dip.scratch import Scratch, Waiting
 
 _BATCH = 32  # columns, and probes, that are taken together
 _ROUNDING = 100  # in units of that of one number: below it there is nothing to be orthogonal to
@@ -44,8 +43,8 @@ class Compression(NamedTuple):
         complete: whether ``discarded`` is as small as it was asked to be.
     """
 
-    basis: Columns
-    features: Rows
+    basis: Basis
+    features: RowBlocks
     discarded: float
     discarded_error: float
     passes: int
@@ -61,8 +60,8 @@ def empty_compression(problem: Problem) -> Compression:
     """Of nothing: rank zero."""
     weights = problem.jacobian.weights
     return Compression(
-        Columns(Rows([weights.new_zeros(0, problem.measurements)], Scratch())),
-        Rows([weights.new_zeros(0, len(weights))]),
+        Basis(RowBlocks((weights.new_zeros(0, problem.measurements),))),
+        RowBlocks((weights.new_zeros(0, len(weights)),)),
         float("inf"),
         0.0,
         0,
@@ -131,16 +130,16 @@ def extend(
             new = new[: max_rank - basis.rank]
             features = features.extended(_finite(problem.pull(new.T), "Jᵀ"))
             passes += len(new)
-            added = Columns(Rows([new]))
+            added = Basis(RowBlocks((new,)))
             probes = added.outside(added.outside(probes))
             basis = basis.extended(new)
             memory.give_back()  # what a batch leaves in the heap
     return Compression(basis, features, left, error, passes, left <= trace)
 
 
-def to_state(compression: Compression, before: Compression) -> dict[str, Tensor | Waiting]:
-    """For `ct_dip.checkpoint`: the parts that a compression has beyond the one that it was grown from."""
-    state: dict[str, Tensor | Waiting] = {
+def to_state(compression: Compression, before: Compression) -> dict[str, Tensor]:
+    """For `ct_dip.checkpoint`: the blocks that a compression has beyond the one that it was grown from."""
+    state: dict[str, Tensor] = {
         "discarded": torch.tensor(compression.discarded, dtype=torch.float64),
         "discarded_error": torch.tensor(compression.discarded_error, dtype=torch.float64),
         "passes": torch.tensor(compression.passes),
@@ -150,30 +149,27 @@ def to_state(compression: Compression, before: Compression) -> dict[str, Tensor 
         ("basis", compression.basis.rows, before.basis.rows),
         ("features", compression.features, before.features),
     ):
-        for number, part in enumerate(rows.parts):
-            if number >= len(old.parts) or part is not old.parts[number]:
-                state[f"{name}-{number:05d}"] = part
+        for number, block in enumerate(rows.blocks):
+            if number >= len(old.blocks) or block is not old.blocks[number]:
+                state[f"{name}-{number:05d}"] = block
     return state
 
 
 def from_state(state: Mapping[str, Tensor], before: Compression) -> Compression:
-    """What `to_state` kept, with the same parts, so that products have the same bits.
+    """What `to_state` kept, in the same blocks, so that products have the same bits."""
 
-    Parts are asked for one after another: those of a basis go on to where they wait.
-    """
-
-    def rows(name: str, old: Rows) -> Rows:
+    def rows(name: str, old: RowBlocks) -> RowBlocks:
         new = sorted(key for key in state if key.startswith(name))
-        first = int(new[0].removeprefix(name)) if new else len(old.parts)
-        found = old.first_parts(first)
+        first = int(new[0].removeprefix(name)) if new else len(old.blocks)
+        blocks = list(old.blocks[:first])
         for number, key in enumerate(new, first):
             if key != f"{name}{number:05d}":
-                raise InputError(f"there is {key!r} where part {number} belongs")
-            found = found.with_part(take(state, key, (None, old.length), old.parts[0].dtype))
-        return found
+                raise InputError(f"there is {key!r} where block {number} belongs")
+            blocks.append(take(state, key, (None, old.length), old.blocks[0].dtype))
+        return RowBlocks(tuple(blocks))
 
     compression = Compression(
-        Columns(rows("basis-", before.basis.rows)),
+        Basis(rows("basis-", before.basis.rows)),
         rows("features-", before.features),
         float(take(state, "discarded", (), torch.float64)),
         float(take(state, "discarded_error", (), torch.float64)),

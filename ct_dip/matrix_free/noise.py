@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ct_dip.evidence.marginal import factorise, solve_factored
-from ct_dip.matrix_free.rows import Columns
+from ct_dip.matrix_free.row_blocks import Basis
 from ct_dip.operators.whitened import Whitened
 from ct_dip.solvers.conjugate_gradients import conjugate_gradients
 from ct_dip.solvers.lanczos import Estimate, spectral_density
@@ -155,7 +155,7 @@ class SpottedNoise(MeasurementNoise):
         inner.diagonal().add_(1.0)
         self.inner = torch.linalg.cholesky(0.5 * (inner + inner.T))  # of I + Eᵀ N⁻¹ E
 
-    def correct_factor(self, basis: Columns, lower: Tensor) -> Tensor:
+    def correct_factor(self, basis: Basis, lower: Tensor) -> Tensor:
         """The Cholesky factor of ``Qᵀ (N + E Eᵀ)⁻¹ Q`` from that of ``Qᵀ N⁻¹ Q``."""
         less = torch.linalg.solve_triangular(self.inner, basis.inner(self.solved).T, upper=False)
         return factorise((lower @ lower.T).addmm_(less.T, less, alpha=-1)).lower

@@ -1,6 +1,5 @@
 """From a fitted network to a posterior: linearise, fit hyperparameters by evidence, condition on the data."""
 
-import contextlib
 import time
 from pathlib import Path
 from typing import Literal
@@ -21,7 +20,6 @@ from ct_dip.matrix_free.infer import infer_compressed, infer_iterative
 from ct_dip.matrix_free.problem import matrix_free_problem
 from ct_dip.operators import ray_transform
 from ct_dip.operators.linear_map import LinearMap
-from ct_dip.operators.sparse import SparseRayTransform
 from ct_dip.posterior.exact_regime import infer_exact
 from ct_dip.posterior.inferred import Inferred
 from ct_dip.posterior.posterior import Posterior, SinogramCheck
@@ -91,7 +89,7 @@ def fit_posterior(
     memory.give_back()  # of the network's fit: a tenth of a gigabyte at 256²
     folder = None if run_folder is None else Path(run_folder)
     # Maps of passes, and little that is larger: matrices of the rank are from 1,085 on at 256², for example.
-    with memory.kept_up_to(jacobian.pass_bytes * 9 // 8), _aside(transform, plan.regime):
+    with memory.kept_up_to(jacobian.pass_bytes * 9 // 8):
         if plan.regime == "exact":
             found = infer_exact(
                 fit, scan, jacobian, config, transform, seed=seed, folder=folder, progress=progress
@@ -112,13 +110,6 @@ def fit_posterior(
                     problem, seed=seed, deadline=deadline, folder=folder, progress=progress
                 )
     return _posterior(fit, scan, config, transform, jacobian, found)
-
-
-def _aside(transform: LinearMap, regime: str) -> contextlib.AbstractContextManager[None]:
-    """Matrices of the ray transform on disk, where they are not what takes the time."""
-    if regime == "exact" or not isinstance(transform, SparseRayTransform):
-        return contextlib.nullcontext()
-    return transform.waiting()
 
 
 def check_minutes(minutes: float | None) -> None:

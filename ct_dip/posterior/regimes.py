@@ -9,7 +9,7 @@ from ct_dip.data.scan import Scan
 from ct_dip.dip.unet import UNet, UNetShape
 from ct_dip.matrix_free.infer import has_closed_deviations
 from ct_dip.matrix_free.noise import CHUNK, DENSE
-from ct_dip.matrix_free.rows import PART, basis_bytes
+from ct_dip.matrix_free.row_blocks import BLOCK
 from ct_dip.posterior.model import inference_bytes
 from ct_dip.solvers.lanczos import KRYLOV_BYTES
 from ct_dip.tangent.jacobian import jacobian_bytes
@@ -27,14 +27,12 @@ class RegimePlan(NamedTuple):
         bytes: of every stage.
         passes: through the network, of every stage; of a compression's rank only a guess is known before.
         max_rank: of a compression, that the budget allows.
-        disk: bytes of a compression's basis that wait there meanwhile.
     """
 
     regime: str
     bytes: dict[str, int]
     passes: dict[str, int]
     max_rank: int
-    disk: int = 0
 
 
 def plan_regime(shape: UNetShape, scan: Scan, config: InferenceConfig, budget: int) -> RegimePlan:
@@ -112,8 +110,7 @@ def _plan_compressed(shape: UNetShape, scan: Scan, config: InferenceConfig, budg
     if config.resolved().hyperprior == "tv-predcp":
         passes["difference variances"] = 2 * pixels
     held = _compressed_bytes(shape, scan, config, max(guess, 1))
-    disk = 4 * guess * measurements - basis_bytes(guess, measurements)
-    return RegimePlan("compressed", dict.fromkeys(passes, held), passes, max_rank, disk)
+    return RegimePlan("compressed", dict.fromkeys(passes, held), passes, max_rank)
 
 
 def _plan_iterative(shape: UNetShape, scan: Scan, config: InferenceConfig) -> RegimePlan:
@@ -127,14 +124,14 @@ def _plan_iterative(shape: UNetShape, scan: Scan, config: InferenceConfig) -> Re
 
 
 def _compressed_bytes(shape: UNetShape, scan: Scan, config: InferenceConfig, rank: int) -> int:
-    """Features; what is in memory of the basis; small matrices; noise of the rest; samples; J itself."""
+    """Features and basis; small matrices; noise of the rest; samples; J itself."""
     weights, measurements, pixels = _weights(shape), scan.sinogram.size, _pixels(scan)
     fewer = min(measurements, pixels)
     terms = 1 if _one_term(config) else 60
-    by_rank = rank * 4 * weights + basis_bytes(rank, measurements) + 12 * (terms + 5) * rank**2
-    # A part of the features in float64 and as much for vectors of weights, or for closed deviations as many
-    # rows of J, Σ J and what they are made from; a part of the basis; and 64 columns in float64, twice.
-    parts = PART * ((40 if has_closed_deviations(config, pixels) else 16) * weights + 16 * measurements)
+    by_rank = 4 * rank * (weights + measurements) + 12 * (terms + 5) * rank**2
+    # A block of the features in float64 and as much for vectors of weights, or for closed deviations as many
+    # rows of J, Σ J and what they are made from; a block of the basis; and 64 columns in float64, twice.
+    parts = BLOCK * ((40 if has_closed_deviations(config, pixels) else 16) * weights + 16 * measurements)
     parts += 1024 * measurements
     noise = 2 * 8 * fewer**2 if fewer <= DENSE else 12 * 4 * CHUNK * measurements + 2 * KRYLOV_BYTES
     samples = 3 * 4 * max(config.samples, 1) * pixels

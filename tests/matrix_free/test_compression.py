@@ -1,17 +1,14 @@
 """The randomised block Krylov method: what it keeps, what it says it left out, and where it gives up."""
 
 import time
-import weakref
-from collections.abc import Mapping
 
 import pytest
 import torch
 
 from ct_dip.checkpoint import load_checkpoint, save_checkpoint
 from ct_dip.matrix_free import compression as module
-from ct_dip.matrix_free import rows as rows_module
+from ct_dip.matrix_free import row_blocks
 from ct_dip.matrix_free.compression import empty_compression, extend, from_state, to_state
-from ct_dip.scratch import Waiting, in_memory
 from tests.matrix_free.dense import FEW, MANY, columns_of, configured, measured_jacobian, problem_of
 
 
@@ -155,11 +152,9 @@ def test_a_basis_ends_where_the_signal_does(views, weak, batch, double, monkeypa
     assert signal_outside(problem, basis, covariance) < (1e-24 if double else 1e-7)
 
 
-@pytest.mark.parametrize("in_memory", [2**24, 0], ids=["memory", "disk"])
-def test_it_comes_back_from_files_as_it_was(problem, in_memory, monkeypatch, tmp_path):
-    """Every time that it grew; with the same parts, so that sums over them have the same rounding."""
-    monkeypatch.setattr(rows_module, "PART", 4)
-    monkeypatch.setattr(rows_module, "IN_MEMORY", in_memory)
+def test_it_comes_back_from_files_as_it_was(problem, monkeypatch, tmp_path):
+    """Every time that it grew; in the same blocks, so that sums over them have the same rounding."""
+    monkeypatch.setattr(row_blocks, "BLOCK", 4)
     monkeypatch.setattr(module, "_BATCH", 3)
     covariance = problem.covariance(problem.prior.start)
     start = again = empty_compression(problem)
@@ -168,36 +163,8 @@ def test_it_comes_back_from_files_as_it_was(problem, in_memory, monkeypatch, tmp
         save_checkpoint(tmp_path / "state.npz", "digest", to_state(found, start))
         state = load_checkpoint(tmp_path / "state.npz", "digest")
         again, start = from_state(state, again), found
-        assert isinstance(again.basis.rows.parts[-1], Waiting) == (in_memory == 0)
         assert again[2:] == found[2:]
         for one, other in ((again.basis.rows, found.basis.rows), (again.features, found.features)):
-            assert [len(part) for part in one.parts] == [len(part) for part in other.parts]
+            assert [len(block) for block in one.blocks] == [len(block) for block in other.blocks]
             assert torch.equal(one.whole(), other.whole())
     assert "features-00000" not in state  # which had not changed
-
-
-def test_parts_of_a_stored_basis_are_in_memory_one_after_another(problem, monkeypatch):
-    """Those that wait on disk; so a run that goes on needs no more memory than one that never stopped."""
-    monkeypatch.setattr(rows_module, "PART", 4)
-    monkeypatch.setattr(rows_module, "IN_MEMORY", 0)
-    monkeypatch.setattr(module, "_BATCH", 3)
-    start = empty_compression(problem)
-    stored = to_state(compress(problem, rank=12, before=start), start)
-    given = []
-
-    class State(Mapping):
-        def __getitem__(self, key):
-            found = in_memory(stored[key]).numpy().copy()
-            if key.startswith("basis"):
-                assert not any(other() is not None for other in given)
-                given.append(weakref.ref(found))  # which any view of it keeps alive
-            return torch.from_numpy(found)
-
-        def __iter__(self):
-            return iter(stored)
-
-        def __len__(self):
-            return len(stored)
-
-    from_state(State(), start)
-    assert len(given) > 2

@@ -8,7 +8,7 @@ import torch
 from ct_dip.matrix_free import noise as module
 from ct_dip.matrix_free.compressed import basis_factor
 from ct_dip.matrix_free.noise import MeasurementNoise, SpottedNoise
-from ct_dip.matrix_free.rows import Columns, Rows
+from ct_dip.matrix_free.row_blocks import Basis, RowBlocks
 from tests.matrix_free.dense import FEW, MANY, columns_of, configured, problem_of
 
 
@@ -106,7 +106,7 @@ def test_spots_are_pixels_of_the_noise(problem, base, dense, monkeypatch):
 def basis_of(problem, dtype):
     """A few columns in the range of B."""
     images = torch.randn(5, problem.pixels, generator=torch.Generator().manual_seed(4), dtype=dtype)
-    return Columns(Rows([problem.project(images).T.contiguous()]))
+    return Basis(RowBlocks((problem.project(images).T.contiguous(),)))
 
 
 def seen_through(basis, covariance):
@@ -145,7 +145,7 @@ def test_a_factor_grows_with_its_basis(problem, known, dense, monkeypatch):
     monkeypatch.setattr(MeasurementNoise, "solve", lambda n, v: solved.append(v.shape[1]) or solve(n, v))
     noise = MeasurementNoise(problem.whitened, problem.complement.variance)
     basis = basis_of(problem, torch.float32)
-    first = Columns(Rows([basis.rows.whole()[:known]]))
+    first = Basis(RowBlocks((basis.rows.whole()[:known],)))
     whole, part = basis_factor(basis, noise), basis_factor(first, noise)
     assert sum(solved) == basis.rank + known
     grown = basis_factor(basis, noise, part)

@@ -1,5 +1,7 @@
 """Which regime is planned, and what for: before any work, and without a matrix of the sinogram's size."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -9,11 +11,10 @@ from ct_dip.data.scan import Scan
 from ct_dip.dip.presets import resolve, unet_shape
 from ct_dip.errors import InputError
 from ct_dip.geometry import ParallelBeam, Volume
-from ct_dip.operators import ray_transform, sparse
+from ct_dip.operators import ray_transform
 from ct_dip.plan import plan_run
 from ct_dip.posterior.fit import fit_posterior
 from ct_dip.posterior.regimes import plan_regime
-from ct_dip.progress import Progress
 from ct_dip.scanners import view_angles
 from tests import tiny
 
@@ -98,18 +99,19 @@ def test_integration_asks_for_exact_inference_where_it_fits():
 
 
 @pytest.mark.parametrize("regime", ["exact", "compressed", "iterative"])
-def test_the_ray_transform_waits_on_disk_while_the_network_passes(regime, monkeypatch):
-    monkeypatch.setattr(sparse, "_SMALL", 0)
-    fit, scan = tiny.dip_fit(tiny.PLAIN), tiny.scan(photons=False, views=4)
-    transform = ray_transform(scan.geometry, backend="sparse")
-    waited = []
-
-    class Watching(Progress):
-        def stage(self, name, total=None):
-            waited.append(transform._matrix.waits)
-            return super().stage(name, total)
-
+def test_two_threads_may_share_a_ray_transform(regime):
+    """They find what one finds after the other."""
+    scans = [tiny.scan(seed=seed) for seed in (2, 3)]
+    transform = ray_transform(scans[0].geometry, backend="sparse")
     config = InferenceConfig(regime=regime, starts=1, samples=20)
-    fit_posterior(fit, scan, config, transform=transform, progress=Watching())
-    assert waited[-1] is (regime != "exact")
-    assert not transform._matrix.waits
+
+    def infer(scan):
+        return fit_posterior(tiny.dip_fit(), scan, config, transform=transform)
+
+    alone = [infer(scan) for scan in scans]
+    with ThreadPoolExecutor(2) as pool:
+        together = list(pool.map(infer, scans))
+    for one, other in zip(alone, together, strict=True):
+        assert other.evidence.evidence == pytest.approx(one.evidence.evidence, rel=1e-9)
+        np.testing.assert_allclose(other.mean, one.mean, rtol=1e-6)
+        np.testing.assert_allclose(other.std, one.std, rtol=1e-6)

@@ -1,7 +1,5 @@
 """The assembled matrix: its size before it exists, its cache, its memory budget."""
 
-import copy
-import errno
 import shutil
 import subprocess
 import sys
@@ -14,13 +12,12 @@ import pytest
 import torch
 
 from ct_dip.errors import MemoryBudgetError, OutputError
-from ct_dip.geometry import ParallelBeam, Volume
+from ct_dip.geometry import Volume
 from ct_dip.labels import LABEL
 from ct_dip.operators import cache, sparse
 from ct_dip.operators.assembly import assemble, estimate_nonzeros, matrix_blocks
 from ct_dip.operators.sparse import SparseRayTransform, estimate_bytes
 from ct_dip.scanners import scanner
-from ct_dip.scratch import Waiting
 
 GEOMETRY = scanner(Volume(shape=(40, 30), pixel_size=0.5), views=12)
 FAN = scanner(Volume(shape=(40, 40)), views=12, source_origin=80.0, origin_detector=40.0)
@@ -70,109 +67,6 @@ def test_float64_takes_some_rows_after_another(folder, part, count, monkeypatch)
     np.testing.assert_allclose(found, x @ matrix.T, rtol=0, atol=1e-12)
     back = transform.T(torch.as_tensor(y).reshape(-1, *FAN.range_shape)).flatten(1)
     np.testing.assert_allclose(back, y @ matrix, rtol=0, atol=1e-12)
-
-
-@pytest.fixture
-def transform(folder, monkeypatch):
-    monkeypatch.setattr(sparse, "_SMALL", 0)
-    monkeypatch.setattr(sparse, "_BLOCK", 5000)  # of some 50,000 non-zeros
-    return SparseRayTransform(FAN)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("count", [1, 3])
-def test_products_are_the_same_while_the_matrices_wait_on_disk(transform, dtype, count):
-    """A single vector has a kernel whose sums may depend on the block."""
-    tolerance = 0 if count > 1 else 10 * torch.finfo(dtype).eps
-    x, y = torch.randn(count, *FAN.domain_shape).to(dtype), torch.randn(count, *FAN.range_shape).to(dtype)
-    projected, back, size = transform(x), transform.T(y), transform.nbytes
-    with transform.waiting():
-        assert waits(transform)
-        assert transform.nbytes == size
-        assert max(part.nbytes for part in transform._matrix.values) < 2 * 4 * 5000
-        torch.testing.assert_close(transform(x), projected, rtol=tolerance, atol=100 * tolerance)
-        torch.testing.assert_close(transform.T(y), back, rtol=tolerance, atol=100 * tolerance)
-    assert not waits(transform)
-    assert torch.equal(transform(x), projected)
-    assert torch.equal(transform.T(y), back)
-
-
-def test_matrices_come_back_from_disk_after_an_error(transform):
-    x = torch.randn(FAN.domain_shape)
-    projected = transform(x)
-    with pytest.raises(ZeroDivisionError), transform.waiting():
-        raise ZeroDivisionError
-    assert not waits(transform)
-    assert torch.equal(transform(x), projected)
-
-
-def test_matrices_may_wait_within_waiting(transform):
-    x = torch.randn(FAN.domain_shape)
-    projected = transform(x)
-    with transform.waiting():
-        with transform.waiting():
-            assert torch.equal(transform(x), projected)
-        assert waits(transform)
-        assert torch.equal(transform(x), projected)
-    assert not waits(transform)
-    assert torch.equal(transform(x), projected)
-
-
-def test_small_matrices_stay_in_memory(folder):
-    transform = SparseRayTransform(FAN)
-    with transform.waiting():
-        assert not waits(transform)
-
-
-def test_a_full_disk_leaves_matrices_in_memory(transform, monkeypatch):
-    def full(*_):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    x = torch.randn(FAN.domain_shape)
-    projected = transform(x)
-    monkeypatch.setattr("ct_dip.scratch.Scratch._append", full)
-    with transform.waiting():
-        assert not waits(transform)
-        with transform.waiting():
-            torch.testing.assert_close(transform(x), projected)
-        torch.testing.assert_close(transform(x), projected)
-    assert torch.equal(transform(x), projected)
-
-
-def test_a_copy_of_a_transform_that_waits_is_a_transform(transform):
-    x = torch.randn(2, *FAN.domain_shape)
-    projected = transform(x)
-    with transform.waiting():
-        other = copy.deepcopy(transform)
-    with other.waiting():
-        assert waits(other)
-        assert torch.equal(other(x), projected)
-    assert torch.equal(other(x), projected)
-
-
-def test_blocks_without_rays_hold_nothing(folder, monkeypatch):
-    """Pixels that no ray sees: a view of no values would hold all of them."""
-    monkeypatch.setattr(sparse, "_SMALL", 0)
-    monkeypatch.setattr(sparse, "_BLOCK", 1)
-    narrow = ParallelBeam(volume=Volume(shape=(40, 40)), angles=[0.0], detectors=3)
-    transform, y = SparseRayTransform(narrow), torch.ones(2, *narrow.range_shape)
-    back = transform.T(y)
-    with transform.waiting():
-        empty = [part for part in transform._transposed.values if not len(part)]
-        assert empty
-        assert all(part.untyped_storage().nbytes() == 0 for part in empty)
-        assert torch.equal(transform.T(y), back)
-
-
-def waits(transform):
-    parts = [
-        part
-        for matrix in (transform._matrix, transform._transposed)
-        for part in matrix.columns + matrix.values
-    ]
-    found = {isinstance(part, Waiting) for part in parts}
-    assert len(found) == 1
-    return found.pop()
 
 
 def test_products_leave_the_filters_of_warnings_alone(folder):
