@@ -73,8 +73,7 @@ def job(side: int, views: int, config: RunConfig) -> dict[str, Any]:
     meter.restart_peak()
     certificate, jacobian = posterior.certificate, Jacobian(fit.network(), fit.network_input)
     rank, weights = certificate["rank"], len(jacobian.weights)
-    with memory.kept_up_to(jacobian.pass_bytes * 9 // 8):  # as in inference
-        maps = max(map(maps_of_a_pass, (jacobian, jacobian.in_float64())))
+    maps = max(map(maps_of_a_pass, (jacobian, jacobian.in_float64())))
     held = {
         "activations": jacobian.bytes,
         "maps of a pass": maps,

@@ -2,23 +2,14 @@
 
 import contextlib
 import ctypes
-import math
-import mmap
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ct_dip.errors import InputError, MemoryBudgetError
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
 _NO_GLIBC = (OSError, AttributeError, TypeError)  # what a call of its functions raises elsewhere
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of malloc.h
-_KEPT = 2**27  # bytes of an array beyond which it always goes back
-_kept_freed = False  # whether `keep_freed` had an effect
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 
@@ -87,55 +78,18 @@ def keep_freed() -> None:
     system, which then clears every page anew, at 28² for a third of the time of a product with Jᵀ. (Beyond
     128 MiB it still does: kept for ever, such arrays leave holes of half a gigabyte at 256².)
     """
-    global _kept_freed
     with contextlib.suppress(*_NO_GLIBC):
-        # If it took neither, the other threshold would do harm: it ends the adaptation of this one.
-        if _keep_up_to(_KEPT):
-            _mallopt(_TRIM_THRESHOLD, 2**28)
-            _kept_freed = True
-
-
-@contextlib.contextmanager
-def kept_up_to(size: int) -> Iterator[None]:
-    """Of what `keep_freed` keeps, only arrays up to a size, in bytes: those that are asked for all the time.
-
-    glibc seldom finds room for an array where one of the same size was: for aligned ones it looks for a
-    little more than it took. So the fewer arrays are in its heap the smaller that stays.
-    """
-    if not _kept_freed:
-        yield
-        return
-    _keep_up_to(min(size, _KEPT))
-    try:
-        yield
-    finally:
-        _keep_up_to(_KEPT)
-
-
-def _keep_up_to(size: int) -> bool:
-    """Whether the library took it, or 32 MiB: before 2.35 it takes no more."""
-    return any(_mallopt(_MMAP_THRESHOLD, limit) for limit in (size, 2**25))
-
-
-def _mallopt(option: int, value: int) -> bool:
-    return bool(ctypes.CDLL(None).mallopt(option, value))
-
-
-def own_pages(shape: tuple[int, ...], like: "Tensor") -> "Tensor":
-    """An empty tensor whose memory goes back to the system as soon as it is freed; for what lives long.
-
-    In the heap it would stand between arrays that come and go, and what they leave stays there as holes.
-    """
-    import torch
-
-    size = math.prod(shape) * like.element_size()
-    if not size or like.device.type != "cpu" or not hasattr(mmap, "MAP_PRIVATE"):
-        return torch.empty(shape, dtype=like.dtype, device=like.device)
-    pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    return torch.frombuffer(pages, dtype=like.dtype).view(shape)
+        mallopt = ctypes.CDLL(None).mallopt
+        # Before 2.35 the library takes no more than 32 MiB. If it took neither, the other threshold would do
+        # harm: it ends the adaptation of this one.
+        if any(mallopt(_MMAP_THRESHOLD, size) for size in (2**27, 2**25)):
+            mallopt(_TRIM_THRESHOLD, 2**28)
 
 
 def give_back() -> None:
-    """Return to the system what was freed but is kept by the C library for later, where it can do that."""
+    """Return to the system what was freed but is kept by the C library for later, where it can do that.
+
+    `ct_dip.progress.Progress` does so at the end of every stage; loops whose heap grows do it on their way.
+    """
     with contextlib.suppress(*_NO_GLIBC):
         ctypes.CDLL(None).malloc_trim(0)

@@ -4,6 +4,8 @@ import contextlib
 import time
 from collections.abc import Iterator
 
+from ct_dip import memory
+
 
 class Stage:
     """One stage of a job."""
@@ -13,7 +15,10 @@ class Stage:
 
 
 class Progress:
-    """Stages of a job, and the wall time of each in ``seconds``."""
+    """Stages of a job, and the wall time of each in ``seconds``.
+
+    What a stage frees goes back to the system at its end.
+    """
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -24,6 +29,7 @@ class Progress:
         start = time.perf_counter()
         with self._show(name, total) as stage:
             yield stage
+        memory.give_back()
         self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
     @contextlib.contextmanager

@@ -1,10 +1,8 @@
 import platform
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-import torch
 
 from ct_dip import memory
 from ct_dip.errors import InputError, MemoryBudgetError
@@ -81,26 +79,10 @@ TRIM, MMAP = -1, -3
 def test_freed_memory_is_kept_as_far_as_the_library_lets(monkeypatch, limit, asked):
     library = Library(limit)
     monkeypatch.setattr(memory.ctypes, "CDLL", lambda _: library)
-    monkeypatch.setattr(memory, "_kept_freed", False)
     memory.keep_freed()
     assert library.asked == asked
     memory.give_back()
     assert library.asked == [*asked, ("trim", 0)]
-
-
-@pytest.mark.parametrize("kept", [True, False])
-def test_what_is_kept_can_be_less_for_a_while(monkeypatch, kept):
-    library = Library(2**27)
-    monkeypatch.setattr(memory.ctypes, "CDLL", lambda _: library)
-    monkeypatch.setattr(memory, "_kept_freed", False)
-    if kept:
-        memory.keep_freed()
-    before = list(library.asked)
-    with memory.kept_up_to(2**23):
-        assert library.asked == before + [(MMAP, 2**23)] * kept
-    assert library.asked == before + [(MMAP, 2**23), (MMAP, 2**27)] * kept
-    with memory.kept_up_to(2**40):  # no more than at other times
-        assert library.asked[-1:] == [(MMAP, 2**27)] * kept
 
 
 @pytest.mark.parametrize("error", [OSError, TypeError, AttributeError], ids=["none", "Windows", "not glibc"])
@@ -134,41 +116,3 @@ def test_memory_that_is_kept_is_not_asked_for_again():
     out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     left_alone, kept = map(int, out.split())
     assert kept < 0.1 * left_alone
-
-
-def test_pages_of_its_own_go_back_at_once():
-    program = """if True:
-        import re
-        from pathlib import Path
-        import torch
-        from ct_dip.memory import keep_freed, own_pages
-        keep_freed()
-        def held():
-            return int(re.search(r"VmRSS:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
-        small = torch.zeros(4, dtype=torch.float64)
-        before = held()
-        first = own_pages((2**10, 2**13), small).fill_(1.0)
-        view = first[5:]
-        full = held()
-        del first
-        kept = held()
-        del view
-        print(before, full, kept, held())
-    """
-    if not Path("/proc/self/status").exists():
-        pytest.skip("only Linux says what a process holds")
-    out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    before, full, kept, after = map(int, out.split())
-    assert full - before > 2**16 * 0.95  # kB: 64 MiB
-    assert abs(kept - full) < 2**10  # a view of it is enough
-    assert after - before < 2**12
-
-
-@pytest.mark.parametrize("shape", [(3, 5), (0, 5), (7,)])
-def test_pages_of_its_own_are_a_tensor_like_another(shape):
-    like = torch.zeros(1, dtype=torch.float64)
-    found = memory.own_pages(shape, like)
-    assert found.shape == shape
-    assert found.dtype == like.dtype
-    found.copy_(torch.ones(shape))
-    assert float(found.sum()) == found.numel()

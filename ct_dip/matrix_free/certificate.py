@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import torch
 
-from ct_dip import memory
 from ct_dip.evidence.model import Tail
 from ct_dip.matrix_free.compressed import Compressed
 from ct_dip.matrix_free.iterative import Iterative
@@ -82,7 +81,6 @@ def check_compression(
 
     searched = at_mean if of_evidence is None else of_evidence
     log_det, evidence_error = log_det_beyond(searched, seed)
-    memory.give_back()
     quadratic, solvers = 0.0, [whole]
     if problem.config.objective != "fit":  # in which the quadratic form is that of the fitted weights
         fitted = whole
@@ -124,7 +122,6 @@ def tail_beyond(compressed: Compressed, scale: float, seed: int = 0) -> Tail | N
         ``None`` if nothing is outside that could be told from rounding.
     """
     trace, squares, error = _moments_beyond(compressed, seed)
-    memory.give_back()  # for a product whose maps are in float64
     if trace <= error or squares <= 0:
         return None
     problem, covariance = compressed.problem.in_float64(), compressed.covariance

@@ -16,7 +16,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ct_dip import memory
 from ct_dip.evidence.marginal import CovarianceSum, factorise, solve_factored
 from ct_dip.evidence.model import EvidenceModel, Rest
 from ct_dip.matrix_free.compression import Compression
@@ -54,7 +53,6 @@ def basis_factor(
         matrix[:, done : done + len(rows)] = basis.inner(solved.double())
         done += len(rows)
         stage.update(done)
-        memory.give_back()  # what solves leave in the heap
     matrix[old:, :old] = matrix[:old, old:].T
     new = matrix[old:, old:]
     new.add_(new.T.clone()).mul_(0.5)

@@ -133,7 +133,7 @@ def extend(
             added = Basis(RowBlocks((new,)))
             probes = added.outside(added.outside(probes))
             basis = basis.extended(new)
-            memory.give_back()  # what a batch leaves in the heap
+            memory.give_back()  # what a batch leaves in the heap, which grows otherwise
     return Compression(basis, features, left, error, passes, left <= trace)
 
 

@@ -8,7 +8,6 @@ from typing import NamedTuple
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
-from ct_dip import memory
 from ct_dip.checkpoint import stage_object
 from ct_dip.errors import CtDipError
 from ct_dip.evidence.fit import EvidenceFit, fit_evidence
@@ -115,7 +114,7 @@ def fit_compressed(
         before: Compression, theta: Tensor, noise: float, number: int, max_rank: int = max_rank
     ) -> Compression:
         digest = f"columns {problem_digest(problem)} {allowed} {max_rank} {seed} {deadline is None}"
-        found = stage_object(
+        return stage_object(
             folder,
             COMPRESSION.format(number=number),
             f"{digest} {number} {before.rank} {theta.tolist()} {noise}",
@@ -132,8 +131,6 @@ def fit_compressed(
             to_state=lambda grown: to_state(grown, before),
             from_state=lambda state: from_state(state, before),
         )
-        memory.give_back()  # of a batch and its projections, a quarter of a gigabyte at 256²
-        return found
 
     first = min(max_rank, _FIRST_RANK)
     compression = grow(empty_compression(problem), problem.prior.start, _LOOSE, 0, first)
@@ -145,7 +142,6 @@ def fit_compressed(
         with progress.stage("feature statistics"):
             signals = feature_signals(problem, compression, known)
         del known
-        memory.give_back()  # of some columns of the features after another
         found = _fit(problem, compression, signals, variances, starts, seed, number, before, progress)
         if len(signals) > 1 or problem.config.objective == "fit":  # of which less is known
             return found
@@ -154,7 +150,6 @@ def fit_compressed(
 
     found = fit(compression, None, None, 0)
     for number in range(1, _ROUNDS + 1):
-        memory.give_back()  # of the search and of solves with N, 0.2 GB at 256²
         prior, _, noise = found.model.split(found.evidence.theta)
         # Probes look whether the basis still holds; the last time nothing else is done.
         limit = max_rank if number < _ROUNDS else found.compression.rank
@@ -176,7 +171,6 @@ def _with_tail(problem: Problem, found: CompressedFit, seed: int, progress: Prog
     scale = float(found.model.prior.coefficients(prior)[0])
     with progress.stage("signals outside of the basis"):
         tail = tail_beyond(found.posterior(problem), scale, seed + _TAIL_SEED)
-    memory.give_back()
     if tail is None:
         return found
     model = dataclasses.replace(found.model, rest=found.model.rest._replace(tail=tail))
@@ -226,7 +220,6 @@ def _fit(
         with progress.stage("noise of the rest", compression.rank) as stage:
             lower = basis_factor(compression.basis, noise, None if known is None else known.lower, stage)
             model = projected_evidence(problem, compression, noise, lower, signals, variances)
-        memory.give_back()
         evidence = fit_evidence(model, starts=starts, seed=seed, progress=progress)
         return CompressedFit(evidence, model, compression, noise, lower, signals, ratio, rounds)
 

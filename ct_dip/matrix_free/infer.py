@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ct_dip import memory
 from ct_dip.config import InferenceConfig
 from ct_dip.matrix_free.certificate import check_compression
 from ct_dip.matrix_free.compressed import Compressed
@@ -75,12 +74,10 @@ def infer_compressed(
                 at_mean = at_mean.with_pixel_variance(spots)
         spread = at_mean if config.temper == 1 else at_mean.tempered(config.temper)
         mean = at_mean.mean()
-    memory.give_back()  # for the check, whose maps are in float64
     with progress.stage("check of the compression") as stage:
         check = check_compression(at_mean, spread, seed, stage, of_evidence)
     del of_evidence
     evidence = dataclasses.replace(evidence, evidence=evidence.evidence + check.evidence_change)
-    memory.give_back()
     certificate: dict[str, Any] = {
         "rank": compression.rank,
         "discarded_trace": compression.discarded / noise / problem.dimensions,
@@ -200,7 +197,6 @@ def _deviations(
         digest=_digest(problem, spread),
         progress=progress,
     )
-    memory.give_back()  # of the passes behind the samples
     complement = problem.complement
     floor = 0.0
     if complement is not None and not complement.in_model:

@@ -86,29 +86,24 @@ def fit_posterior(
         if plan.regime == "iterative":
             # Signals are a million times the noise: in float32 residuals of solves may end at a hundredth.
             jacobian = jacobian.in_float64()
-    memory.give_back()  # of the network's fit: a tenth of a gigabyte at 256²
     folder = None if run_folder is None else Path(run_folder)
-    # Maps of passes, and little that is larger: matrices of the rank are from 1,085 on at 256², for example.
-    with memory.kept_up_to(jacobian.pass_bytes * 9 // 8):
-        if plan.regime == "exact":
-            found = infer_exact(
-                fit, scan, jacobian, config, transform, seed=seed, folder=folder, progress=progress
+    if plan.regime == "exact":
+        found = infer_exact(
+            fit, scan, jacobian, config, transform, seed=seed, folder=folder, progress=progress
+        )
+    else:
+        problem = matrix_free_problem(fit, scan, jacobian, config, transform, seed)
+        if plan.regime == "compressed":
+            found = infer_compressed(
+                problem,
+                max_rank=plan.max_rank,
+                seed=seed,
+                deadline=deadline,
+                folder=folder,
+                progress=progress,
             )
         else:
-            problem = matrix_free_problem(fit, scan, jacobian, config, transform, seed)
-            if plan.regime == "compressed":
-                found = infer_compressed(
-                    problem,
-                    max_rank=plan.max_rank,
-                    seed=seed,
-                    deadline=deadline,
-                    folder=folder,
-                    progress=progress,
-                )
-            else:
-                found = infer_iterative(
-                    problem, seed=seed, deadline=deadline, folder=folder, progress=progress
-                )
+            found = infer_iterative(problem, seed=seed, deadline=deadline, folder=folder, progress=progress)
     return _posterior(fit, scan, config, transform, jacobian, found)
 
 

@@ -69,7 +69,7 @@ class Jacobian(LinearMap):
         weights: w̃, (P,).
         image: f(w̃), (rows, columns).
         blocks: `WeightBlock` of every part of the flat weights, and ``slices`` where it is.
-        chunk: vectors in one pass; ``pass_bytes`` is the size of its largest map.
+        chunk: vectors in one pass.
         bytes: memory that the constants of the linearised network take.
     """
 
@@ -102,9 +102,7 @@ class Jacobian(LinearMap):
         self._choose_chunk()
 
     def _choose_chunk(self) -> None:
-        one = self._largest * self.weights.element_size()
-        self.chunk = max(1, self._chunk_bytes // one)
-        self.pass_bytes = self.chunk * one
+        self.chunk = max(1, self._chunk_bytes // (self._largest * self.weights.element_size()))
 
     def in_float64(self) -> "Jacobian":
         """The same map, with the same constants, whose products are in float64.
