@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.inference import Meter, ellipses_scan, fresh, peak_memory
+from benchmarks.inference import Meter, ellipses_scan, fresh
 from benchmarks.kmnist import kmnist_scans
 from benchmarks.measure import Row, faster, plain
 from ct_dip.arrays import Floats
@@ -129,7 +129,6 @@ def infer(scan: Scan, fit: DipFit, regime: str, config: InferenceConfig) -> dict
         posterior = fit_posterior(fit, scan, config, transform=transform, progress=meter)
         posterior.sample(config.samples)  # which exact inference has not done yet
     seconds = time.perf_counter() - start
-    meter.restart_peak()
     certificate = posterior.certificate
     return {
         "seconds": seconds,
@@ -231,5 +230,5 @@ def extrapolate(
         "evaluations": evaluations,
         "gradient_residual": found.worst_residual,
         "unconverged": found.unconverged,
-        "peak_MiB": peak_memory(),
+        "peak_MiB": meter.peak,
     }

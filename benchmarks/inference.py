@@ -2,11 +2,8 @@
 
 import contextlib
 import multiprocessing
-import re
-import resource
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 from typing import Any, TypeVar
 
 from torch import Tensor
@@ -14,7 +11,7 @@ from torch import Tensor
 from ct_dip.data.scan import Scan
 from ct_dip.data.simulate import NoiseLevel, simulate
 from ct_dip.geometry import Volume
-from ct_dip.memory import keep_freed
+from ct_dip.memory import PeakMemory, keep_freed
 from ct_dip.progress import Progress, Stage
 from ct_dip.scanners import scanner
 from ct_dip.tangent.linearised import LinearisedUNet
@@ -35,39 +32,12 @@ def fresh(function: Callable[..., T], *arguments: Any) -> T:
         return pool.submit(function, *arguments).result()
 
 
-def peak_memory() -> float:
-    """Of this process so far, or since `restart_peak`, which every stage of a `Meter` calls; MiB.
-
-    ``ru_maxrss`` of a new process begins with what its parent held, so the kernel's own mark is better.
-    """
-    return _status("VmHWM") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
-def memory_now() -> float:
-    """Of this process, MiB; where the system does not say it, its peak."""
-    return _status("VmRSS") or peak_memory()
-
-
-def restart_peak() -> float:
-    """Forget the peak so far, which is returned; where the system cannot do that it goes on."""
-    peak = peak_memory()
-    with contextlib.suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")
-    return peak
-
-
-def _status(key: str) -> float | None:
-    status = Path("/proc/self/status")
-    found = re.search(rf"{key}:\s+(\d+) kB", status.read_text()) if status.exists() else None
-    return int(found[1]) / 1024 if found else None
-
-
 class Meter(Progress):
     """Seconds, network passes and memory of every stage.
 
     Attributes:
         total: passes so far, products with J or Jᵀ of one vector each; ``passes`` those of every stage.
-        peaks: of the process, MiB, in every stage; ``peak`` is that of all of them and of what is between.
+        peaks: of anonymous memory, MiB, in every stage; ``peak`` is that of all that `counting` saw.
     """
 
     def __init__(self) -> None:
@@ -80,20 +50,14 @@ class Meter(Progress):
     @contextlib.contextmanager
     def _show(self, name: str, total: int | None) -> Iterator[Stage]:
         before = self.total
-        self.restart_peak()
-        yield Stage()
+        with PeakMemory() as peak:
+            yield Stage()
         self.passes[name] = self.passes.get(name, 0) + self.total - before
-        self.peaks[name] = max(self.peaks.get(name, 0.0), self.restart_peak())
-
-    def restart_peak(self) -> float:
-        """The peak since this was last asked for; it counts for ``peak``."""
-        found = restart_peak()
-        self.peak = max(self.peak, found)
-        return found
+        self.peaks[name] = max(self.peaks.get(name, 0.0), peak.bytes / 2**20)
 
     @contextlib.contextmanager
     def counting(self) -> Iterator[None]:
-        """Count the passes of every linearised network meanwhile."""
+        """Count the passes of every linearised network, and watch the memory, in this block."""
         network_class: Any = LinearisedUNet
         tangent, adjoint = network_class.tangent, network_class.adjoint
 
@@ -109,6 +73,8 @@ class Meter(Progress):
 
         try:
             network_class.tangent, network_class.adjoint = counted_tangent, counted_adjoint
-            yield
+            with PeakMemory() as peak:
+                yield
         finally:
             network_class.tangent, network_class.adjoint = tangent, adjoint
+        self.peak = max(peak.bytes / 2**20, *self.peaks.values(), 0.0)  # which are sampled at other times

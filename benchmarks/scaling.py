@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.inference import Meter, ellipses_scan, fresh, memory_now, peak_memory, restart_peak
+from benchmarks.inference import Meter, ellipses_scan, fresh
 from benchmarks.measure import Row, interleaved, plain
 from ct_dip import memory
 from ct_dip.config import RunConfig, load_config
@@ -32,7 +32,6 @@ BEYOND = 512  # side that is extrapolated to
 TARGET_SIDE, TARGET_SECONDS, TARGET_MIB = 256, 3600.0, 8e9 / 2**20
 VECTORS = 4  # that are timed together, per round
 ROUNDS = 3
-NAMED = ("activations", "maps of a pass", "features")  # memory that may grow with the image
 PRODUCTS = {"J": "seconds_J", "Jᵀ": "seconds_J_adjoint", "covariance": "seconds_covariance"}
 
 
@@ -59,7 +58,7 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
 
 def job(side: int, views: int, config: RunConfig) -> dict[str, Any]:
     """Every figure of one size."""
-    own = memory_now()  # of Python and its libraries
+    own = memory.anonymous_bytes() / 2**20  # of Python and its libraries
     scan, meter = ellipses_scan(side, views), Meter()
     config = config.with_preset(scan.geometry.domain_shape)
     start = time.perf_counter()
@@ -70,7 +69,6 @@ def job(side: int, views: int, config: RunConfig) -> dict[str, Any]:
             fit = fit_dip(scan, config.dip, transform=transform)
         posterior = fit_posterior(fit, scan, config.inference, transform=transform, progress=meter)
     seconds = time.perf_counter() - start
-    meter.restart_peak()
     certificate, jacobian = posterior.certificate, Jacobian(fit.network(), fit.network_input)
     rank, weights = certificate["rank"], len(jacobian.weights)
     maps = max(map(maps_of_a_pass, (jacobian, jacobian.in_float64())))
@@ -102,24 +100,23 @@ def job(side: int, views: int, config: RunConfig) -> dict[str, Any]:
         "libraries_MiB": own,
         "held_MiB": held_mib,
         "peak_stage": max(meter.peaks, key=lambda name: meter.peaks[name]),
-        "beyond_passes_and_features_MiB": meter.peak - own - sum(held_mib[name] for name in NAMED),
         "beyond_all_MiB": meter.peak - own - sum(held_mib.values()),
         **_products(fit, scan, config, jacobian, transform),
     }
 
 
-def maps_of_a_pass(jacobian: Jacobian) -> float:
+def maps_of_a_pass(jacobian: Jacobian) -> int:
     """Bytes that products with J and Jᵀ take while they are made, beyond what they are given and return."""
     x = torch.randn(jacobian.chunk, len(jacobian.weights)).to(jacobian.weights)
     y = torch.randn(jacobian.chunk, *jacobian.range_shape).to(x)
     taken = []
     for work, vectors in ((jacobian, x), (jacobian.T, y)):
         memory.give_back()
-        before = memory_now()
-        restart_peak()
-        found = work(vectors)
-        taken.append((peak_memory() - before) * 2**20 - found.nbytes)
-    return max(0.0, *taken)
+        before = memory.anonymous_bytes()
+        with memory.PeakMemory(interval=1e-3) as peak:
+            product = work(vectors)
+        taken.append(peak.bytes - before - product.nbytes)
+    return max(0, *taken)
 
 
 def _products(

@@ -2,8 +2,6 @@
 
 import math
 import platform
-import resource
-import sys
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
@@ -95,7 +93,7 @@ def make_result(
         arrays[known.name] = known.image
     if not scan.evaluated.all():
         arrays["mask"] = scan.evaluated.astype(np.float32)
-    metrics |= {"peak_memory_mb": _peak_memory_mb(), "seeds": {"run": config.seed}}
+    metrics["seeds"] = {"run": config.seed}
     settings = _settings(config, scan.geometry.domain_shape)
     settings.get("inference", {}).update(chosen or {})
     if not own_network:
@@ -242,8 +240,3 @@ def versions() -> dict[str, str]:
     """Of everything that decides the numbers."""
     packages = ("ct_dip", "torch", "numpy", "scipy", "astra-toolbox")
     return {"python": platform.python_version()} | {name: version(name) for name in packages}
-
-
-def _peak_memory_mb() -> float:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10

@@ -1,15 +1,19 @@
-"""How much memory a job may take, and what becomes of it when it is freed."""
+"""How much memory a job may take, how much it takes, and what becomes of it when it is freed."""
 
 import contextlib
 import ctypes
 import os
 import re
+import sys
+import threading
 from pathlib import Path
+from typing import Self
 
 from ct_dip.errors import InputError, MemoryBudgetError
 
 _NO_GLIBC = (OSError, AttributeError, TypeError)  # what a call of its functions raises elsewhere
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of malloc.h
+_STATUS = Path("/proc/self/status")
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 
@@ -69,6 +73,55 @@ def format_bytes(count: int) -> str:
             return f"{size:.3g} {unit}"
         size /= 1024
     return f"{size:.3g} PiB"
+
+
+def anonymous_bytes() -> int:
+    """Return the anonymous memory of this process: what it asked for, without pages that files are mapped to.
+
+    Where the system does not say it, as elsewhere than on Linux: the most memory that the process ever held.
+    """
+    match = re.search(r"RssAnon:\s+(\d+) kB", _STATUS.read_text()) if _STATUS.exists() else None
+    if match:
+        return int(match[1]) * 1024
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+class PeakMemory:
+    """The most anonymous memory that this process holds while a block runs, sampled by a thread.
+
+    Args:
+        interval: seconds between two samples.
+
+    Attributes:
+        bytes: the peak, when the block is left.
+
+    Example:
+        >>> with PeakMemory() as peak:
+        ...     work = bytearray(2**24)
+        >>> peak.bytes > 2**24
+        True
+    """
+
+    def __init__(self, interval: float = 0.05) -> None:
+        self.bytes = 0
+        self._interval, self._done = interval, threading.Event()
+        self._sampler = threading.Thread(target=self._sample, name="peak memory", daemon=True)
+
+    def _sample(self) -> None:
+        while not self._done.wait(self._interval):
+            self.bytes = max(self.bytes, anonymous_bytes())
+
+    def __enter__(self) -> Self:
+        self.bytes = anonymous_bytes()
+        self._sampler.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._sampler.join()
+        self.bytes = max(self.bytes, anonymous_bytes())
 
 
 def keep_freed() -> None:

@@ -131,7 +131,9 @@ def reconstruct(
     )
     methods = {"fbp": _fbp, "cgls": _cgls, "tv": _tv, "dip": _dip, "lin-dip": _lin_dip}
     with use_threads(pick_threads(config.threads, scan.geometry.domain_shape)):
-        outcome = methods[config.method](job)
+        with memory.PeakMemory() as peak:
+            outcome = methods[config.method](job)
+        outcome.metrics["peak_memory_mb"] = peak.bytes / 2**20
         if warnings:
             outcome.metrics["warnings"] = warnings
         return make_result(outcome, scan, config, known, progress, own_network=fit is None)

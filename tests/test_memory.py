@@ -1,6 +1,9 @@
+import mmap
 import platform
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 
@@ -116,3 +119,46 @@ def test_memory_that_is_kept_is_not_asked_for_again():
     out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     left_alone, kept = map(int, out.split())
     assert kept < 0.1 * left_alone
+
+
+on_linux = pytest.mark.skipif(not memory._STATUS.exists(), reason="only Linux says what a process holds now")
+LARGE = 2**26  # bytes
+
+
+@on_linux
+def test_a_peak_is_that_of_its_block_alone():
+    before = memory.anonymous_bytes()
+    with memory.PeakMemory(interval=0.01) as first:
+        work = bytearray(b"x") * LARGE
+        time.sleep(0.1)
+        del work
+    with memory.PeakMemory(interval=0.01) as second:
+        time.sleep(0.1)
+    assert first.bytes - before > 0.95 * LARGE
+    assert first.bytes - second.bytes > 0.9 * LARGE
+
+
+@on_linux
+def test_pages_of_files_do_not_count(tmp_path):
+    path = tmp_path / "large"
+    path.write_bytes(bytes(LARGE))
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as pages:
+        before = memory.anonymous_bytes()
+        with memory.PeakMemory() as peak:
+            assert not any(pages[first] for first in range(0, LARGE, mmap.PAGESIZE))
+    assert peak.bytes - before < 0.5 * LARGE
+
+
+def test_a_peak_ends_with_an_error():
+    threads = threading.active_count()
+    with pytest.raises(ZeroDivisionError), memory.PeakMemory() as peak:
+        raise ZeroDivisionError
+    assert threading.active_count() == threads
+    assert peak.bytes > 2**20
+
+
+def test_elsewhere_a_peak_is_that_of_the_process(monkeypatch, tmp_path):
+    monkeypatch.setattr(memory, "_STATUS", tmp_path / "missing")
+    with memory.PeakMemory() as peak:
+        pass
+    assert peak.bytes > 2**20

@@ -111,8 +111,8 @@ def test_a_posterior_becomes_a_result(whole, fit):
     assert set(found.arrays) == set(whole.arrays)
     for name, values in whole.arrays.items():
         np.testing.assert_allclose(found.arrays[name], values, rtol=1e-6, err_msg=name)
-    of_the_fit = {"steps", "misfit", "loss", "stopped_by", "noise_estimated"}
-    assert set(whole.metrics) - set(found.metrics) == of_the_fit
+    of_the_run = {"steps", "misfit", "loss", "stopped_by", "noise_estimated", "peak_memory_mb"}
+    assert set(whole.metrics) - set(found.metrics) == of_the_run
     assert found.metrics["evidence"] == pytest.approx(whole.metrics["evidence"])
     assert found.metrics["coverage_95"] == whole.metrics["coverage_95"]
     assert "dip" not in found.settings

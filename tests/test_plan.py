@@ -89,16 +89,16 @@ def test_said_memory_is_enough(tmp_path, regime):
     """In a process of its own: what lin-dip takes beyond an idle one."""
     write_scan(tmp_path / "scan.h5", make(40, 30))
     script = """
-import resource, sys
+import sys
 from ct_dip import load_config, read_scan, reconstruct, fit_dip, DipConfig, ray_transform
+from ct_dip.memory import anonymous_bytes
 from ct_dip.plan import plan_run
 scan = read_scan(sys.argv[1])
 fit_dip(scan, DipConfig(channels=(8, 8), max_steps=2, cooldown_steps=1, warmup_steps=1))
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = anonymous_bytes()
 config = load_config(method="lin-dip", settings=sys.argv[2:])
-reconstruct(scan, config)
-after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print((after - before) * 1024, plan_run(scan, config, budget=2**34).bytes)
+peak = reconstruct(scan, config).metrics["peak_memory_mb"] * 2**20
+print(int(peak - before), plan_run(scan, config, budget=2**34).bytes)
 """
     settings = [*QUICK, "inference.starts=1", f"inference.regime={regime}"]
     output = subprocess.run(
