@@ -5,7 +5,6 @@ images 50 to 99. ``near``: pixels within one pixel of the object; the empty back
 exactly and would dominate a coverage.
 """
 
-import resource
 import tempfile
 import time
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from ct_dip.calibration.coverage import coverage
 from ct_dip.calibration.near import near_object
 from ct_dip.config import InferenceConfig
 from ct_dip.dip.fit import fit_dip
+from ct_dip.memory import PeakMemory
 from ct_dip.operators import ray_transform
 from ct_dip.posterior.fit import fit_posterior
 from ct_dip.posterior.posterior import Posterior
@@ -87,14 +87,15 @@ def _tables(views: int, features: Path) -> dict[str, list[dict[str, float]]]:
         transform = ray_transform(scan.geometry)
         fit = fit_dip(scan, transform=transform, progress=progress)
         for name, config in VARIANTS.items():
-            posterior = fit_posterior(
-                fit, scan, config, transform=transform, progress=progress, run_folder=features
-            )
+            with PeakMemory() as peak:
+                posterior = fit_posterior(
+                    fit, scan, config, transform=transform, progress=progress, run_folder=features
+                )
             found = figures(posterior, truth)
             if name == "default":
                 seconds = progress.seconds | {"the whole job": time.perf_counter() - start}
                 found |= {f"seconds, {stage}": value for stage, value in seconds.items()}
-                found["peak memory so far, MiB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+                found["peak memory of inference, MiB"] = peak.bytes / 2**20
             tables[name].append(found)
     return tables
 
