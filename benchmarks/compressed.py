@@ -27,14 +27,14 @@ from ct_dip.config import InferenceConfig, load_config
 from ct_dip.data.scan import Scan
 from ct_dip.dip.ensemble import DipFit
 from ct_dip.dip.fit import fit_dip
-from ct_dip.matrix_free.compressed import Compressed
-from ct_dip.matrix_free.iterative import Iterative
-from ct_dip.matrix_free.problem import matrix_free_problem
-from ct_dip.matrix_free.sampling import SampledDeviations
-from ct_dip.matrix_free.stochastic import RENEWAL, Gradient, StochasticEvidence, fit_stochastic
 from ct_dip.operators import ray_transform
+from ct_dip.posterior.compressed import Compressed
 from ct_dip.posterior.fit import fit_posterior
+from ct_dip.posterior.iterative import Iterative
 from ct_dip.posterior.posterior import Posterior
+from ct_dip.posterior.problem import linear_problem
+from ct_dip.posterior.sampling import SampledDeviations
+from ct_dip.posterior.stochastic_evidence import RENEWAL, Gradient, StochasticEvidence, fit_stochastic
 from ct_dip.solvers.lanczos import Estimate
 from ct_dip.tangent.jacobian import Jacobian
 
@@ -202,7 +202,7 @@ def extrapolate(
         start = time.perf_counter()
         transform = ray_transform(scan.geometry)
         jacobian = Jacobian(fit.network().double(), fit.network_input.double())
-        problem = matrix_free_problem(fit, scan, jacobian, config, transform)
+        problem = linear_problem(fit, scan, jacobian, config, transform)
         evidence = Timed(
             problem, probes=config.probes, tolerance=config.tolerance, rank=config.preconditioner_rank
         )

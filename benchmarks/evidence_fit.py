@@ -21,6 +21,7 @@ from ct_dip.evidence.fit import fit_evidence
 from ct_dip.evidence.model import EvidenceModel
 from ct_dip.operators import ray_transform
 from ct_dip.posterior.model import linear_model
+from ct_dip.posterior.problem import linear_problem
 from ct_dip.priors.weights import BlockPrior
 from ct_dip.tangent.jacobian import Jacobian
 from ct_dip.tangent.taps import tap_pairs
@@ -39,7 +40,7 @@ def run() -> Iterator[Row]:
 
     start = time.perf_counter()
     jacobian = Jacobian(fit.network(), fit.network_input)
-    model = linear_model(fit, scan, jacobian, config, transform)
+    model = linear_model(linear_problem(fit, scan, jacobian, config.resolved(), transform))
     prepared = time.perf_counter() - start
     found = fit_evidence(model.evidence, starts=1)
     ours = time.perf_counter() - start

@@ -21,11 +21,10 @@ from ct_dip.config import RunConfig, load_config
 from ct_dip.data.scan import Scan
 from ct_dip.dip.ensemble import DipFit
 from ct_dip.dip.fit import fit_dip
-from ct_dip.matrix_free.iterative import signal
-from ct_dip.matrix_free.problem import matrix_free_problem
 from ct_dip.operators import ray_transform
 from ct_dip.operators.linear_map import LinearMap
 from ct_dip.posterior.fit import fit_posterior
+from ct_dip.posterior.problem import linear_problem
 from ct_dip.tangent.jacobian import Jacobian
 
 BEYOND = 512  # side that is extrapolated to
@@ -123,15 +122,16 @@ def _products(
     fit: DipFit, scan: Scan, config: RunConfig, jacobian: Jacobian, transform: LinearMap
 ) -> dict[str, float]:
     """Seconds per vector."""
-    problem = matrix_free_problem(fit, scan, jacobian, config.inference.resolved(), transform)
-    covariance = problem.covariance(problem.prior.start)
+    problem = linear_problem(fit, scan, jacobian, config.inference.resolved(), transform)
+    covariance = problem.prior.covariance(problem.prior.start)
     pixels = None if problem.complement is None else problem.complement.variance
     x = torch.randn(VECTORS, len(jacobian.weights))
-    y, v = torch.randn(VECTORS, *jacobian.range_shape), torch.randn(problem.measurements, VECTORS)
+    y, v = torch.randn(VECTORS, *jacobian.range_shape), torch.randn(VECTORS, problem.measurements)
+    signal = problem.signal(covariance, pixels)
     jobs: tuple[Callable[[], Any], ...] = (
         lambda: jacobian(x),
         lambda: jacobian.T(y),
-        lambda: signal(problem, covariance, pixels, v) + v,
+        lambda: signal(v) + v,
     )
     clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
     times = interleaved(*jobs, rounds=ROUNDS, summary=min, clock=clock)

@@ -10,6 +10,7 @@ from ct_dip.dip.unet import UNet, UNetShape
 from ct_dip.geometry import ParallelBeam, Volume
 from ct_dip.operators import ray_transform
 from ct_dip.posterior.model import linear_model
+from ct_dip.posterior.problem import linear_problem
 from ct_dip.scanners import view_angles
 from ct_dip.tangent.jacobian import Jacobian
 
@@ -58,8 +59,15 @@ def dip_fit(shape=PLAIN, seed=0):
     )
 
 
-def model(config, *, shape=PLAIN, photons=False, seed=0):
-    """(linear model, Jacobian in float64, scan)."""
+def problem_and_model(config, *, shape=PLAIN, photons=False, seed=0):
+    """(`Problem` in float64, `LinearModel`)."""
     fit, data = dip_fit(shape, seed), scan(photons=photons)
     jacobian = Jacobian(fit.network().double(), fit.network_input.double())
-    return linear_model(fit, data, jacobian, config, ray_transform(data.geometry)), jacobian, data
+    problem = linear_problem(fit, data, jacobian, config.resolved(), ray_transform(data.geometry))
+    return problem, linear_model(problem)
+
+
+def model(config, **options):
+    """(`LinearModel`, Jacobian in float64, scan)."""
+    problem, found = problem_and_model(config, **options)
+    return found, problem.jacobian, scan(photons=options.get("photons", False))

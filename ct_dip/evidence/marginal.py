@@ -43,13 +43,17 @@ def factorise(matrix: Tensor) -> Factor:
     )
 
 
-def solve_factored(lower: Tensor, columns: Tensor) -> Tensor:
-    """``(L Lᵀ)⁻¹ b``, (n, n) and (n, k) → (n, k).
+def solve_factored(lower: Tensor, vectors: Tensor) -> Tensor:
+    """``(L Lᵀ)⁻¹ b`` of some vectors, (n, n) and (k, n) → (k, n).
 
     `torch.cholesky_solve` would copy L at every call, and takes two to four times as long.
     """
-    inner = torch.linalg.solve_triangular(lower, columns, upper=False)
-    return torch.linalg.solve_triangular(lower.mT, inner, upper=True)
+    return torch.linalg.solve_triangular(lower, whiten(lower, vectors), upper=False, left=False)
+
+
+def whiten(lower: Tensor, vectors: Tensor) -> Tensor:
+    """``L⁻¹ b`` of some vectors, (n, n) and (k, n) → (k, n)."""
+    return torch.linalg.solve_triangular(lower.mT, vectors, upper=True, left=False)
 
 
 def packed_bytes(size: int, terms: int) -> int:
@@ -133,7 +137,7 @@ class _Terms(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         lower, jitter = factorise(matrices.lower(coefficients))
         matrices.jitter = max(matrices.jitter, jitter)
-        alpha = solve_factored(lower, residual[:, None])[:, 0]
+        alpha = solve_factored(lower, residual[None])[0]
         logdet = 2 * lower.diagonal().log().sum()
         inverse = torch.cholesky_inverse(lower)
         del lower

@@ -77,6 +77,16 @@ class SparseRayTransform(RayTransform):
         """Bytes that the matrices hold."""
         return _nbytes(self._matrix) + _nbytes(self._transposed)
 
+    @functools.cached_property
+    def squared_row_norms(self) -> Tensor:
+        """``Σ_j A_ij²`` of every measurement, (views, detectors), float64."""
+        ones = torch.ones(self.shape[1], dtype=torch.float64, device=self.device)
+        parts = []
+        for rows in _converted(self._matrix, torch.float64):
+            squares = _csr(rows.crow_indices(), rows.col_indices(), rows.values().square(), rows.shape)
+            parts.append(squares @ ones)
+        return torch.cat(parts).reshape(self.range_shape)
+
     def _forward(self, x: Tensor) -> Tensor:
         return _multiply(self._matrix, x.flatten(1)).reshape(-1, *self.range_shape)
 

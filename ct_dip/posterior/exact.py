@@ -9,8 +9,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ct_dip.evidence.marginal import factorise
+from ct_dip.evidence.marginal import factorise, solve_factored, whiten
 from ct_dip.evidence.model import EvidenceModel
+from ct_dip.posterior.conditional import Conditional
+from ct_dip.posterior.problem import Problem
 
 
 class LinearModel(NamedTuple):
@@ -20,7 +22,7 @@ class LinearModel(NamedTuple):
     whitened: Tensor  # (measurements, pixels): B = A/σ; or R of B = Q R where there are many measurements
     prior_mean: Tensor  # (pixels,): m₀
     evidence: EvidenceModel
-    relevance: Tensor | float = 0.0  # (pixels,): variance of pixels that the data single out
+    relevance: Tensor | float = 0.0  # (pixels,): variance of freed pixels
     rotation: Tensor | None = None  # Q, (measurements, pixels), if there is one
 
     @property
@@ -80,3 +82,47 @@ def condition_over(model: LinearModel, thetas: Tensor, temper: float = 1.0) -> M
     mean = torch.stack(means).mean(dim=0)
     apart = torch.stack(means) - mean
     return Moments(mean, covariance + apart.T @ apart / len(thetas), max(jitters))
+
+
+class Exact(Conditional):
+    """The posterior with all matrices at hand.
+
+    Args:
+        model: of the problem, and θ its hyperparameters.
+    """
+
+    def __init__(self, problem: Problem, model: LinearModel, theta: Tensor) -> None:
+        noise = float(model.evidence.split(theta)[2].exp())
+        super().__init__(problem, None, noise)
+        self.model, self.theta = model, theta
+        measured = model.whitened @ prior_covariance(model, theta) @ model.whitened.T
+        measured.diagonal().add_(noise)
+        self.lower, self.jitter = factorise(measured)
+
+    @property
+    def residual(self) -> Tensor:
+        """See `Conditional.residual`; in float64."""
+        return self.problem.residual[None]
+
+    def solve(self, residuals: Tensor) -> Tensor:
+        """See `Conditional.solve`; outside of B's range there is nothing but noise."""
+        r = residuals.double()
+        rotation = self.model.rotation
+        if rotation is None:
+            return solve_factored(self.lower, r).to(residuals)
+        inside = r @ rotation
+        changed = solve_factored(self.lower, inside) - inside / self.noise
+        return (r / self.noise + changed @ rotation.T).to(residuals)
+
+    def mean(self) -> Tensor:
+        """See `Conditional.mean`."""
+        return condition(self.model, self.theta).mean
+
+    def with_pixel_variance(self, extra: Tensor) -> "Exact":
+        """See `Conditional.with_pixel_variance`."""
+        more = self.model._replace(relevance=self.model.relevance + extra)
+        return Exact(self.problem, more, self.theta)
+
+    def pixel_information(self, seed: int = 0) -> Tensor:
+        """See `Conditional.pixel_information`; exact."""
+        return whiten(self.lower, self.model.whitened.T).square().sum(dim=1)

@@ -2,7 +2,7 @@
 
 import time
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -16,13 +16,12 @@ from ct_dip.dip.ensemble import DipFit
 from ct_dip.dip.presets import MEDIUM
 from ct_dip.errors import InputError
 from ct_dip.evidence.fit import EvidenceFit
-from ct_dip.matrix_free.infer import infer_compressed, infer_iterative
-from ct_dip.matrix_free.problem import matrix_free_problem
 from ct_dip.operators import ray_transform
 from ct_dip.operators.linear_map import LinearMap
-from ct_dip.posterior.exact_regime import infer_exact
+from ct_dip.posterior.infer import infer_compressed, infer_exact, infer_iterative
 from ct_dip.posterior.inferred import Inferred
 from ct_dip.posterior.posterior import Posterior, SinogramCheck
+from ct_dip.posterior.problem import linear_problem
 from ct_dip.posterior.regimes import RegimePlan, default_compression, plan_regime
 from ct_dip.priors.choose import block_prior
 from ct_dip.progress import Progress
@@ -87,23 +86,14 @@ def fit_posterior(
             # Signals are a million times the noise: in float32 residuals of solves may end at a hundredth.
             jacobian = jacobian.in_float64()
     folder = None if run_folder is None else Path(run_folder)
+    problem = linear_problem(fit, scan, jacobian, config, transform, seed)
+    common: dict[str, Any] = {"seed": seed, "folder": folder, "progress": progress}
     if plan.regime == "exact":
-        found = infer_exact(
-            fit, scan, jacobian, config, transform, seed=seed, folder=folder, progress=progress
-        )
+        found = infer_exact(problem, **common)
+    elif plan.regime == "compressed":
+        found = infer_compressed(problem, max_rank=plan.max_rank, deadline=deadline, **common)
     else:
-        problem = matrix_free_problem(fit, scan, jacobian, config, transform, seed)
-        if plan.regime == "compressed":
-            found = infer_compressed(
-                problem,
-                max_rank=plan.max_rank,
-                seed=seed,
-                deadline=deadline,
-                folder=folder,
-                progress=progress,
-            )
-        else:
-            found = infer_iterative(problem, seed=seed, deadline=deadline, folder=folder, progress=progress)
+        found = infer_iterative(problem, deadline=deadline, **common)
     return _posterior(fit, scan, config, transform, jacobian, found)
 
 

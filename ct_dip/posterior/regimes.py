@@ -7,10 +7,10 @@ from typing import NamedTuple
 from ct_dip.config import InferenceConfig
 from ct_dip.data.scan import Scan
 from ct_dip.dip.unet import UNet, UNetShape
-from ct_dip.matrix_free.infer import has_closed_deviations
-from ct_dip.matrix_free.noise import CHUNK, DENSE
-from ct_dip.matrix_free.row_blocks import BLOCK
+from ct_dip.posterior.infer import has_closed_deviations
+from ct_dip.posterior.measurement_noise import CHUNK, DENSE
 from ct_dip.posterior.model import inference_bytes
+from ct_dip.posterior.row_blocks import BLOCK
 from ct_dip.solvers.lanczos import KRYLOV_BYTES
 from ct_dip.tangent.jacobian import jacobian_bytes
 
@@ -55,7 +55,7 @@ def default_compression(config: InferenceConfig, measurements: int, pixels: int)
     """What may be left out of a compression, in units of the noise's trace in sinograms that images can have.
 
     It is made up for in the evidence and, for priors with one scale, in the search for hyperparameters
-    (`ct_dip.matrix_free.certificate`): these may leave out twice as much. In large problems every digit
+    (`ct_dip.posterior.certificate`): these may leave out twice as much. In large problems every digit
     costs hundreds of directions, and moves error bars by a per cent.
     """
     factor = 2 if _makes_up(config) else 1

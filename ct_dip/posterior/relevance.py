@@ -11,47 +11,41 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from ct_dip.evidence.marginal import factorise
-from ct_dip.posterior.exact import LinearModel, prior_covariance
+from ct_dip.posterior.conditional import Conditional
 
-FALSE_SPOTS = 0.05  # expected in an image for which the model is right
-SPOTS = 10  # at most; a model that is wrong in more places is not mended by this
+FALSE_ALARMS = 0.05  # expected in an image for which the model is right
+MOST_FREED = 10  # places; a model that is wrong in more of them is not mended by this
+_SUSPECTS = 5  # pixels that are looked at exactly, since s may be an estimate
 
 
-def relevant_pixels(model: LinearModel, theta: Tensor, shape: tuple[int, int]) -> Tensor:
-    """Own variance of every pixel, (pixels,), in units of the O(1) image; zero for nearly all.
-
-    Args:
-        shape: of the image.
-    """
-    prior = prior_covariance(model, theta)
-    _, _, noise = model.evidence.split(theta)
-    whitened = model.whitened
-    measured = whitened @ prior @ whitened.T
-    measured.diagonal().add_(float(noise.exp()))
-    variance = torch.zeros(whitened.shape[1], dtype=torch.float64)
-    limit = threshold(FALSE_SPOTS, len(variance))
-    for _ in range(SPOTS):
-        active = variance > 0
-        columns = whitened[:, active]
-        lower, _ = factorise(measured + (columns * variance[active]) @ columns.T)
-        half = torch.linalg.solve_triangular(lower, whitened, upper=False)
-        residual = torch.linalg.solve_triangular(lower, model.evidence.residual[:, None], upper=False)
-        seen = half.square().sum(dim=0)
-        score = (half.T @ residual)[:, 0] / seen.clamp_min(torch.finfo(seen.dtype).tiny).sqrt()
-        new = (score.abs() > limit) & ~active
-        if not new.any():
-            break
+def freed_pixels(posterior: Conditional, seed: int = 0) -> Tensor:
+    """Own variance of every pixel, (pixels,), float64, in units of the O(1) image; zero for nearly all."""
+    problem, original = posterior.problem, posterior
+    tiny = torch.finfo(torch.float64).tiny
+    limit = threshold(FALSE_ALARMS, problem.pixels)
+    residual = posterior.residual
+    variance = torch.zeros_like(problem.prior_mean)
+    information = posterior.pixel_information(seed).clamp_min(tiny)
+    for _ in range(MOST_FREED):
+        score = problem.back_project(posterior.solve(residual))[0].double() / information.sqrt()
         # The strongest first: what its neighbours show is often its shadow.
-        best = int(torch.where(new, score.abs(), 0.0).argmax())
-        spot = neighbourhood(variance, best, shape)
-        spot.clamp_(min=float((score[best] ** 2 - 1) / seen[best]))
+        suspects = torch.where(variance > 0, 0.0, score.abs()).topk(min(_SUSPECTS, problem.pixels)).indices
+        seen = problem.project(problem.unit_images(suspects))
+        solved = posterior.solve(seen).double()
+        exact = (seen.double() * solved).sum(dim=1).clamp_min(tiny)
+        q = (solved * residual.double()).sum(dim=1)
+        best = int((q.abs() / exact.sqrt()).argmax())
+        if abs(q[best]) / exact[best].sqrt() <= limit:
+            break
+        place = neighbourhood(variance, int(suspects[best]), problem.jacobian.range_shape)
+        place.clamp_(min=float((q[best] ** 2 / exact[best] - 1) / exact[best]))
+        posterior = original.with_pixel_variance(variance)
     return variance
 
 
-def threshold(false_spots: float, pixels: int) -> float:
+def threshold(false_alarms: float, pixels: int) -> float:
     """Deviations that so many pixels of a right model exceed on average; 4 at 28²."""
-    return float(stats.norm.isf(false_spots / 2 / pixels))
+    return float(stats.norm.isf(false_alarms / 2 / pixels))
 
 
 def neighbourhood(values: Tensor, pixel: int, shape: tuple[int, int]) -> Tensor:

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from ct_dip.config import InferenceConfig
 from ct_dip.dip.ensemble import DipFit
-from ct_dip.priors.covariance import WeightCovariance, block_covariance, independent_covariance
+from ct_dip.priors.covariance import independent_covariance
 from ct_dip.priors.predcp import TvPredCp
 from ct_dip.priors.weights import BlockPrior, OneVariancePrior, WeightPrior
 from ct_dip.tangent.jacobian import Jacobian
@@ -20,7 +20,7 @@ def one_variance(config: InferenceConfig) -> bool:
 
 def block_prior(jacobian: Jacobian) -> BlockPrior:
     """One variance and one tap length per block, which begin where the fitted weights put them."""
-    return BlockPrior(jacobian.blocks, [jacobian.weights[where] for where in jacobian.slices.values()])
+    return BlockPrior(jacobian.blocks, jacobian.weights, jacobian.slices)
 
 
 def weight_prior(config: InferenceConfig, jacobian: Jacobian, scales: Tensor | None = None) -> WeightPrior:
@@ -30,39 +30,19 @@ def weight_prior(config: InferenceConfig, jacobian: Jacobian, scales: Tensor | N
         scales: s of the g-prior, (P,).
     """
     weights, count = jacobian.weights.double(), len(jacobian.weights)
-    if config.prior == "g":
-        assert scales is not None
-        seen = scales > 0
-        norm = (weights[seen] / scales[seen]).square().sum()
-        return OneVariancePrior("log_g", float(norm), int(seen.sum()))
-    if config.prior == "isotropic":
-        return OneVariancePrior("log_variance", float(weights.square().sum()), count)
-    prior = block_prior(jacobian)
-    if config.objective == "scale":
-        return OneVariancePrior("log_scale", float(prior.weight_norm(prior.start)), count)
-    return prior
-
-
-def weight_covariance(
-    config: InferenceConfig,
-    prior: WeightPrior,
-    theta: Tensor,
-    jacobian: Jacobian,
-    scales: Tensor | None = None,
-) -> WeightCovariance:
-    """``Σ(θ)`` of `weight_prior` by its products.
-
-    Args:
-        theta: of the prior alone.
-    """
-    if isinstance(prior, BlockPrior):
-        return block_covariance(prior, theta, jacobian.slices)
     if config.prior == "block":
-        fitted = block_prior(jacobian)
-        base = block_covariance(fitted, fitted.start, jacobian.slices)
-    else:
-        base = independent_covariance(jacobian.blocks, jacobian.slices, scales)
-    return base.scaled(float(theta[0].exp()))
+        prior = block_prior(jacobian)
+        if config.objective != "scale":
+            return prior
+        base = prior.covariance(prior.start)
+        return OneVariancePrior("log_scale", base, float(prior.weight_norm(prior.start)), count)
+    base = independent_covariance(jacobian.blocks, jacobian.slices, scales)
+    if config.prior == "isotropic":
+        return OneVariancePrior("log_variance", base, float(weights.square().sum()), count)
+    assert scales is not None
+    seen = scales > 0
+    norm = (weights[seen] / scales[seen]).square().sum()
+    return OneVariancePrior("log_g", base, float(norm), int(seen.sum()))
 
 
 def weak_hyperprior(config: InferenceConfig) -> Literal["weak", "none"]:

@@ -35,6 +35,7 @@ _DENSE = 0.99  # quantile at the upper end of the image's range: single pixels o
 _WHITE_VARIANCE = 1e-4
 _WHITE_DEVIATION = 3.0
 _FLOOR_VECTORS = 100
+_DENSE_SIDE = 2000  # pixels or measurements up to which singular values are those of the matrix
 
 
 class Complement(NamedTuple):
@@ -81,18 +82,16 @@ def white_complement(pixels: int) -> Complement:
     return Complement(torch.full((pixels,), _WHITE_VARIANCE, dtype=torch.float64), _WHITE_DEVIATION, False)
 
 
-def published_floor(whitened: Tensor) -> Complement:
+def published_floor(whitened: LinearMap) -> Complement:
     """See the module.
 
     Args:
-        whitened: A in units of the noise, (measurements, pixels): ``σ_y² (AᵀA)⁺`` is ``(AᵀA)⁺`` of it.
+        whitened: A in units of the noise, (rows, columns) → (measurements,): ``σ_y² (AᵀA)⁺`` is ``(AᵀA)⁺`` of
+            it.
     """
-    return _floor(torch.linalg.svdvals(whitened.double())[:_FLOOR_VECTORS], whitened.shape[1])
-
-
-def spectral_floor(whitened: LinearMap) -> Complement:
-    """`published_floor` of a map that is known by its products."""
     pixels = math.prod(whitened.domain_shape)
+    if min(whitened.shape) <= _DENSE_SIDE:
+        return _floor(torch.linalg.svdvals(whitened.dense())[:_FLOOR_VECTORS], pixels)
 
     def normal(x: Floats) -> Floats:
         # In float64: the squares of small singular values are far below float32's rounding of large ones.
@@ -101,9 +100,8 @@ def spectral_floor(whitened: LinearMap) -> Complement:
         return found
 
     operator = LinearOperator((pixels, pixels), matvec=normal, dtype=np.float64)
-    count = min(_FLOOR_VECTORS, pixels - 1, math.prod(whitened.range_shape))
     start = np.random.default_rng(0).standard_normal(pixels)  # the same result in every run
-    squares = eigsh(operator, k=count, which="LM", tol=1e-4, v0=start, return_eigenvectors=False)
+    squares = eigsh(operator, k=_FLOOR_VECTORS, which="LM", tol=1e-4, v0=start, return_eigenvectors=False)
     return _floor(torch.tensor(np.sort(np.abs(squares))[::-1].copy()).sqrt(), pixels)
 
 

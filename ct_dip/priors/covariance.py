@@ -1,18 +1,18 @@
-"""``Σ`` of the flat weights by its products, for problems in which no matrix of it is ever built."""
+"""``Σ`` of the flat weights as a linear map, for problems in which no matrix of it is ever built."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from ct_dip.dip.unet import WeightBlock
-from ct_dip.priors.weights import BlockPrior
+from ct_dip.operators.linear_map import LinearMap
 
 _PART = 1024  # weights that are taken together
 
 
-class WeightCovariance:
-    """``Σ = L Lᵀ``: filters are independent, and those of a block share the covariance of their taps.
+class WeightCovariance(LinearMap):
+    """``Σ = L Lᵀ``, (P,) → (P,): filters are independent, those of a block share their taps' covariance.
 
     Args:
         factors: where every block is in the flat weights, and the Cholesky factor of its taps, (taps, taps).
@@ -21,6 +21,7 @@ class WeightCovariance:
 
     def __init__(self, factors: Sequence[tuple[slice, Tensor]], scales: Tensor | None = None) -> None:
         self.factors, self.scales = tuple(factors), scales
+        self.domain_shape = self.range_shape = (max(where.stop for where, _ in self.factors),)
 
     def root(self, x: Tensor) -> Tensor:
         """``L x``, (n, P) → (n, P): from white noise to weights as the prior has them."""
@@ -49,27 +50,19 @@ class WeightCovariance:
                 x = columns(part)
                 yield _filters(x if self.scales is None else x * self.scales[part].to(x), factor)
 
-    def __call__(self, x: Tensor) -> Tensor:
-        """``Σ x``, (n, P) → (n, P)."""
+    def _forward(self, x: Tensor) -> Tensor:
         return self.root(self.root_adjoint(x))
 
+    def _adjoint(self, y: Tensor) -> Tensor:
+        return self._forward(y)
+
     def scaled(self, variance: float) -> "WeightCovariance":
-        """``variance · Σ``."""
+        """``variance · Σ``, with its root."""
         return WeightCovariance([(where, variance**0.5 * f) for where, f in self.factors], self.scales)
 
 
-def block_covariance(prior: BlockPrior, theta: Tensor, slices: dict[str, slice]) -> WeightCovariance:
-    """``Σ(θ)`` of the block prior."""
-    return WeightCovariance(
-        [
-            (slices[block.name], torch.linalg.cholesky(prior.tap_covariance(theta, i)))
-            for i, block in enumerate(prior.blocks)
-        ]
-    )
-
-
 def independent_covariance(
-    blocks: Sequence[WeightBlock], slices: dict[str, slice], scales: Tensor | None = None
+    blocks: Sequence[WeightBlock], slices: Mapping[str, slice], scales: Tensor | None = None
 ) -> WeightCovariance:
     """``Σ = diag(s)²``: the identity without scales."""
     factors = [(slices[block.name], torch.eye(block.kernel**2, dtype=torch.float64)) for block in blocks]

@@ -5,13 +5,14 @@ A prior maps its log-parameters θ to the weights c_t of that sum, and says how 
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from ct_dip.dip.unet import WeightBlock
 from ct_dip.errors import CtDipError
+from ct_dip.priors.covariance import WeightCovariance
 from ct_dip.tangent.taps import tap_pairs
 
 # Log-parameters may move this far from where the fitted weights put them: factors of 10⁶ in a variance.
@@ -40,6 +41,10 @@ class WeightPrior(ABC):
         """c_t of every constant matrix, (terms,)."""
 
     @abstractmethod
+    def covariance(self, theta: Tensor) -> WeightCovariance:
+        """``Σ(θ)``."""
+
+    @abstractmethod
     def weight_norm(self, theta: Tensor) -> Tensor:
         """``w̃ᵀ Σ⁻¹ w̃``, which the evidence at w̃ pays for."""
 
@@ -56,17 +61,17 @@ class BlockPrior(WeightPrior):
 
     Args:
         blocks: of the weights.
-        weights: w̃ of every block.
+        weights: w̃, (P,).
+        slices: where every block is in them, by its name.
 
     Raises:
         CtDipError: the fitted weights of a block are all zero, so that they put its variance nowhere.
     """
 
-    def __init__(self, blocks: Sequence[WeightBlock], weights: Sequence[Tensor]) -> None:
-        self.blocks = tuple(blocks)
+    def __init__(self, blocks: Sequence[WeightBlock], weights: Tensor, slices: Mapping[str, slice]) -> None:
+        self.blocks, self.slices = tuple(blocks), slices
         self.filters = [
-            part.double().reshape(-1, block.kernel**2)
-            for block, part in zip(self.blocks, weights, strict=True)
+            weights[slices[block.name]].double().reshape(-1, block.kernel**2) for block in self.blocks
         ]
         for block, filters in zip(self.blocks, self.filters, strict=True):
             # A variance of zero would be a block that is certain, and error bars that are too small.
@@ -116,6 +121,15 @@ class BlockPrior(WeightPrior):
         pairs = tap_pairs(self.blocks[block].kernel).pairs
         return torch.tensordot(self.block_coefficients(theta, block), pairs, 1)
 
+    def covariance(self, theta: Tensor) -> WeightCovariance:
+        """See `WeightPrior.covariance`."""
+        return WeightCovariance(
+            [
+                (self.slices[block.name], torch.linalg.cholesky(self.tap_covariance(theta, i)))
+                for i, block in enumerate(self.blocks)
+            ]
+        )
+
     def weight_norm(self, theta: Tensor) -> Tensor:
         """``Σ_filters wᵀ C(ℓ_b)⁻¹ w / σ_b²``."""
         total = theta.new_zeros(())
@@ -141,6 +155,7 @@ class OneVariancePrior(WeightPrior):
     neural g-prior (Σ₀ = S²) are of this kind.
 
     Args:
+        base: Σ₀.
         norm: ``w̃ᵀ Σ₀⁻¹ w̃``.
         count: of the weights; the fitted ones are most likely under the variance ``norm / count``.
 
@@ -148,19 +163,23 @@ class OneVariancePrior(WeightPrior):
         CtDipError: the norm is zero, and so is no start.
     """
 
-    def __init__(self, name: str, norm: float, count: int) -> None:
+    def __init__(self, name: str, base: WeightCovariance, norm: float, count: int) -> None:
         if norm == 0:
             raise CtDipError(
                 "the fitted weights that the image depends on are all zero, which gives their prior no "
                 "scale; fit the network again (another seed, another learning rate)"
             )
-        self.names, self.norm = (name,), norm
+        self.names, self.base, self.norm = (name,), base, norm
         self.start = torch.tensor([math.log(norm / count)], dtype=torch.float64)
         self.lower, self.upper = self.start - _REACH, self.start + _REACH
 
     def coefficients(self, theta: Tensor) -> Tensor:
         """The variance."""
         return theta.exp()
+
+    def covariance(self, theta: Tensor) -> WeightCovariance:
+        """See `WeightPrior.covariance`."""
+        return self.base.scaled(float(theta[0].exp()))
 
     def weight_norm(self, theta: Tensor) -> Tensor:
         """See `WeightPrior.weight_norm`."""

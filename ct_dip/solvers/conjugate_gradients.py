@@ -18,28 +18,21 @@ _FAULTS = ("", "operator not positive definite", "preconditioner not positive de
 
 @dataclass(frozen=True, kw_only=True)
 class Solution:
-    """What `conjugate_gradients` found, column by column."""
+    """What `conjugate_gradients` found, system by system."""
 
-    x: Tensor  # (n, columns)
-    residuals: Tensor  # (columns,) ‖b − K x‖/‖b‖, computed from x itself; 0 where b is 0
-    iterations: Tensor  # (columns,)
-    converged: Tensor  # (columns,) bool
-    reasons: tuple[str, ...]  # why each column ended
-    products: int  # operator times vector, so one per column
-
-    def summary(self) -> str:
-        """One line: how many columns ended why, and the worst residual."""
-        counts = {reason: self.reasons.count(reason) for reason in dict.fromkeys(self.reasons)}
-        ends = ", ".join(f"{count} {reason}" for reason, count in counts.items())
-        worst = float(self.residuals.max()) if self.reasons else 0.0
-        return f"{ends}; worst relative residual {worst:.2g} after {self.products} products"
+    x: Tensor  # (systems, n)
+    residuals: Tensor  # (systems,) ‖b − K x‖/‖b‖, computed from x itself; 0 where b is 0
+    iterations: Tensor  # (systems,)
+    converged: Tensor  # (systems,) bool
+    reasons: tuple[str, ...]  # why each system ended
+    products: int  # operator times vector
 
 
 @dataclass
-class _Columns:
-    """The columns that are still worked on; everything is along the last dimension."""
+class _Active:
+    """The systems that are still worked on; everything is along the first dimension."""
 
-    index: Tensor  # which column of the caller's
+    index: Tensor  # which system of the caller's
     b: Tensor
     x: Tensor
     r: Tensor  # the recursive residual
@@ -52,8 +45,8 @@ class _Columns:
     fresh: Tensor  # bool: the direction starts anew
     fault: Tensor  # index into `_FAULTS`: why no step could be taken
 
-    def select(self, keep: Tensor) -> "_Columns":
-        return _Columns(*(getattr(self, field.name)[..., keep] for field in fields(self)))
+    def select(self, keep: Tensor) -> "_Active":
+        return _Active(*(getattr(self, field.name)[keep] for field in fields(self)))
 
 
 @torch.no_grad()
@@ -67,44 +60,44 @@ def conjugate_gradients(
     max_iterations: int = 1000,
     report: Callable[[int, float], None] | None = None,
 ) -> Solution:
-    """Solve ``K x = b`` for every column of b until ``‖b − K x‖ ≤ tolerance ‖b‖``.
+    """Solve ``K x = b`` for every row of b until ``‖b − K x‖ ≤ tolerance ‖b‖``.
 
     The recursive residual of conjugate gradients drifts from the true one by rounding. So where it says
-    done, the true one is computed; a column whose true residual is too large starts again from it (residual
-    replacement), until it is small enough or a restart gains nothing. Columns have their own step sizes, and
+    done, the true one is computed; a system whose true residual is too large starts again from it (residual
+    replacement), until it is small enough or a restart gains nothing. Systems have their own step sizes, and
     those that ended take no further products.
 
     Args:
         operator: K, symmetric positive definite.
-        b: (n, columns), float32 or float64.
+        b: (systems, n), float32 or float64.
         preconditioner: ``v → P⁻¹ v``, symmetric positive definite, close to ``K⁻¹`` up to a factor.
-        x0: where to start, (n, columns); zero if not given.
-        max_iterations: of every column, restarts included.
+        x0: where to start, (systems, n); zero if not given.
+        max_iterations: of every system, restarts included.
         report: called after every step with (step, worst recursive relative residual of those not ended).
 
     Returns:
-        A `Solution`; a column that did not converge says so and has its true residual all the same.
+        A `Solution`; a system that did not converge says so and has its true residual all the same.
 
     Raises:
         CtDipError: the operator or the preconditioner returned NaN or infinity.
     """
     _check(b, x0, tolerance, max_iterations)
-    # Every column near 1 while iterating, so that no square overflows; powers of two round nothing.
-    scale = torch.ldexp(torch.ones_like(b[0]), torch.frexp(b.abs().amax(dim=0)).exponent - 1)
-    columns = b.shape[1]
-    x, residuals = torch.zeros_like(b), b.new_zeros(columns)
-    iterations = torch.zeros(columns, dtype=torch.long, device=b.device)
-    reasons = ["converged"] * columns  # which is true of b = 0
+    # Every system near 1 while iterating, so that no square overflows; powers of two round nothing.
+    scale = torch.ldexp(torch.ones_like(b[:, 0]), torch.frexp(b.abs().amax(dim=1)).exponent - 1)[:, None]
+    systems = len(b)
+    x, residuals = torch.zeros_like(b), b.new_zeros(systems)
+    iterations = torch.zeros(systems, dtype=torch.long, device=b.device)
+    reasons = ["converged"] * systems  # which is true of b = 0
     products = 0
     work = _start(b / scale, None if x0 is None else x0 / scale, tolerance)
     if x0 is not None and len(work.index):
         work.r = work.b - product(operator, work.x)
         products += len(work.index)
     # The 2-norm of a residual may grow by the root of the condition number, which this allows for.
-    start = torch.maximum(work.size, torch.linalg.vector_norm(work.r, dim=0))
+    start = torch.maximum(work.size, _norm(work.r))
     work.limit = start / torch.finfo(b.dtype).eps
     for step in range(max_iterations + 1):
-        relative = torch.linalg.vector_norm(work.r, dim=0) / work.size
+        relative = _norm(work.r) / work.size
         if step > 0 and report is not None and len(work.index):
             report(step, float(relative.max()))
         suspect = (relative <= work.goal) | (work.fault > 0)
@@ -114,14 +107,14 @@ def conjugate_gradients(
             asked = work.select(suspect)
             r = asked.b - product(operator, asked.x)
             products += len(asked.index)
-            true = torch.linalg.vector_norm(r, dim=0) / asked.size
+            true = _norm(r) / asked.size
             why = _reasons(asked, true, tolerance, last=step == max_iterations)
             ended = torch.tensor([reason != "" for reason in why], device=b.device)
             gone = asked.index[ended]
-            x[:, gone], residuals[gone], iterations[gone] = asked.x[:, ended], true[ended], step
-            for column, reason in zip(asked.index.tolist(), why, strict=True):
-                reasons[column] = reason
-            work.r[:, suspect], work.checked[suspect], work.fresh[suspect] = r, true, True
+            x[gone], residuals[gone], iterations[gone] = asked.x[ended], true[ended], step
+            for system, reason in zip(asked.index.tolist(), why, strict=True):
+                reasons[system] = reason
+            work.r[suspect], work.checked[suspect], work.fresh[suspect] = r, true, True
             work.goal[suspect] /= 2  # aim lower than the drift that was just seen
             keep = torch.ones_like(suspect)
             keep[suspect] = ~ended
@@ -141,27 +134,27 @@ def conjugate_gradients(
     )
 
 
-def _step(operator: Operator, preconditioner: Operator | None, work: _Columns) -> None:
-    """One step of every column; a column for which there is none stays where it is and is marked."""
+def _step(operator: Operator, preconditioner: Operator | None, work: _Active) -> None:
+    """One step of every system; a system for which there is none stays where it is and is marked."""
     z = work.r if preconditioner is None else product(preconditioner, work.r, "the preconditioner")
-    energy = torch.sum(work.r * z, dim=0)
+    energy = torch.sum(work.r * z, dim=1)
     beta = torch.where(work.fresh, 0.0, energy / work.energy)
-    p = z + beta * work.p
+    p = z + beta[:, None] * work.p
     image = product(operator, p)
-    curvature = torch.sum(p * image, dim=0)
-    alpha = energy / curvature
+    curvature = torch.sum(p * image, dim=1)
+    alpha = (energy / curvature)[:, None]
     r = work.r - alpha * image
-    fault = torch.where(torch.linalg.vector_norm(r, dim=0) <= work.limit, 0, 3)
+    fault = torch.where(_norm(r) <= work.limit, 0, 3)
     fault = torch.where(curvature > 0, fault, 1)
     work.fault = torch.where(energy > 0, fault, 2)
-    fine = work.fault == 0
+    fine = (work.fault == 0)[:, None]
     work.x = torch.where(fine, work.x + alpha * p, work.x)
     work.r = torch.where(fine, r, work.r)
     work.p, work.energy, work.fresh = p, energy, torch.zeros_like(work.fresh)
 
 
-def _reasons(asked: _Columns, true: Tensor, tolerance: float, *, last: bool) -> list[str]:
-    """Why each of these columns ends; empty where it goes on."""
+def _reasons(asked: _Active, true: Tensor, tolerance: float, *, last: bool) -> list[str]:
+    """Why each of these systems ends; empty where it goes on."""
     why = []
     stuck = true > _GAIN * asked.checked
     for residual, fault, stagnant in zip(true.tolist(), asked.fault.tolist(), stuck.tolist(), strict=True):
@@ -176,14 +169,14 @@ def _reasons(asked: _Columns, true: Tensor, tolerance: float, *, last: bool) -> 
     return why
 
 
-def _start(b: Tensor, x0: Tensor | None, tolerance: float) -> _Columns:
-    size = torch.linalg.vector_norm(b, dim=0)
+def _start(b: Tensor, x0: Tensor | None, tolerance: float) -> _Active:
+    size = _norm(b)
     index = size.nonzero()[:, 0]
-    b, size = b[:, index], size[index]
-    return _Columns(
+    b, size = b[index], size[index]
+    return _Active(
         index=index,
         b=b,
-        x=torch.zeros_like(b) if x0 is None else x0[:, index],
+        x=torch.zeros_like(b) if x0 is None else x0[index],
         r=b.clone(),
         p=torch.zeros_like(b),
         energy=torch.ones_like(size),
@@ -199,7 +192,7 @@ def _start(b: Tensor, x0: Tensor | None, tolerance: float) -> _Columns:
 def _check(b: Tensor, x0: Tensor | None, tolerance: float, max_iterations: int) -> None:
     if b.ndim != 2 or b.dtype not in (torch.float32, torch.float64):
         raise InputError(
-            f"right-hand sides are (n, columns) in float32 or float64, got {tuple(b.shape)} {b.dtype}"
+            f"right-hand sides are (systems, n) in float32 or float64, got {tuple(b.shape)} {b.dtype}"
         )
     if x0 is not None and (x0.shape != b.shape or x0.dtype != b.dtype):
         raise InputError(f"x0 must be like b, {tuple(b.shape)} {b.dtype}, got {tuple(x0.shape)} {x0.dtype}")
@@ -210,3 +203,8 @@ def _check(b: Tensor, x0: Tensor | None, tolerance: float, max_iterations: int) 
         raise InputError(
             f"tolerance must be positive and max_iterations not negative, got {tolerance:g}, {max_iterations}"
         )
+
+
+def _norm(vectors: Tensor) -> Tensor:
+    """Of every row."""
+    return torch.linalg.vector_norm(vectors, dim=1)

@@ -24,8 +24,7 @@ class Estimate(NamedTuple):
     """A mean over probes and its standard error.
 
     The standard error does not see the error of the quadrature, which makes a log-determinant too large for
-    every probe and falls geometrically with the steps; a preconditioner makes it fall faster, and
-    `SpectralDensity.quadrature_bias` bounds it.
+    every probe and falls geometrically with the steps; a preconditioner makes it fall faster.
     """
 
     value: Tensor  # scalar, float64
@@ -39,8 +38,6 @@ class SpectralDensity:
     size: int  # n
     nodes: Tensor  # (probes, steps), not negative
     weights: Tensor  # (probes, steps), each row sums to 1
-    radau_nodes: Tensor  # of the Gauss-Radau rule with a node at 0, (probes, steps)
-    radau_weights: Tensor
 
     def trace(self, function: Callable[[Tensor], Tensor]) -> Estimate:
         """``tr f(C)``; f is elementwise, and need only be finite on the nodes."""
@@ -63,17 +60,6 @@ class SpectralDensity:
                 "up to rounding; use a shift, a preconditioner or float64"
             )
         return estimate
-
-    def quadrature_bias(self, shift: float, scale: float = 1.0) -> float:
-        """By how much at most `log_det` is too large for want of steps, with these probes.
-
-        The even derivatives of a logarithm are negative and the odd ones positive, so a Gauss rule gives too
-        much and a Gauss-Radau rule with a node below the spectrum too little; here is their difference.
-        """
-        if shift <= 0:
-            return torch.inf
-        low = torch.sum(self.radau_weights * torch.log(shift + scale * self.radau_nodes), dim=1)
-        return float(self.log_det(shift, scale).value - self.size * low.mean())
 
 
 @torch.no_grad()
@@ -107,7 +93,7 @@ def spectral_density(
     start = _probes(size, probes, kind, seed).to(device=device, dtype=dtype)
     steps = min(steps, size)
     together = max(1, KRYLOV_BYTES // (steps * size * start.element_size()))
-    found = [lanczos(operator, part, steps) for part in torch.split(start, together, dim=1)]
+    found = [lanczos(operator, part, steps) for part in torch.split(start, together)]
     diagonal, beside = (torch.cat(parts) for parts in zip(*found, strict=True))
     nodes, weights = _rule(diagonal, beside)
     # Extreme eigenvalues are found up to the rounding of a product, relative to the largest.
@@ -118,15 +104,7 @@ def spectral_density(
             f"{float(nodes.max()):.3g}): it is not positive semidefinite, so it has no log-determinant"
         )
     # What is below rounding is noise, whose logarithm would pass for a value.
-    nodes = torch.where(nodes > rounding, nodes, 0)
-    radau_nodes, radau_weights = _rule(_with_node_at_zero(diagonal, beside, rounding), beside)
-    return SpectralDensity(
-        size=size,
-        nodes=nodes,
-        weights=weights,
-        radau_nodes=radau_nodes.clamp(min=0),
-        radau_weights=radau_weights,
-    )
+    return SpectralDensity(size=size, nodes=torch.where(nodes > rounding, nodes, 0), weights=weights)
 
 
 def log_det(
@@ -162,38 +140,38 @@ def log_det(
 
 @torch.no_grad()
 def lanczos(operator: Operator, start: Tensor, steps: int) -> tuple[Tensor, Tensor]:
-    """``Qᵀ C Q = T``, tridiagonal, for every column of start.
+    """``Qᵀ C Q = T``, tridiagonal, for every row of start.
 
     Every new vector is made orthogonal to all before it, twice: without that, eigenvalues that converged come
     back as ghosts. Where the Krylov space is exhausted, T goes on with zeros beside its diagonal, and so with
     nodes of no weight.
 
     Returns:
-        The diagonal, (columns, steps), and what is beside it, (columns, steps − 1); float64.
+        The diagonal, (vectors, steps), and what is beside it, (vectors, steps − 1); float64.
     """
-    size, columns = start.shape
-    basis = start.new_zeros(columns, steps, size)
-    diagonal = torch.zeros(columns, steps, dtype=torch.float64, device=start.device)
-    beside = torch.zeros(columns, max(steps - 1, 0), dtype=torch.float64, device=start.device)
-    q = start / torch.linalg.vector_norm(start, dim=0)
-    largest = start.new_zeros(columns)  # a lower bound of ‖C‖
+    vectors, size = start.shape
+    basis = start.new_zeros(vectors, steps, size)
+    diagonal = torch.zeros(vectors, steps, dtype=torch.float64, device=start.device)
+    beside = torch.zeros(vectors, max(steps - 1, 0), dtype=torch.float64, device=start.device)
+    q = start / torch.linalg.vector_norm(start, dim=1, keepdim=True)
+    largest = start.new_zeros(vectors)  # a lower bound of ‖C‖
     for step in range(steps):
-        basis[:, step] = q.T
+        basis[:, step] = q
         image = product(operator, q)
-        along = torch.sum(q * image, dim=0)
-        largest = torch.maximum(largest, torch.linalg.vector_norm(image, dim=0))
+        along = torch.sum(q * image, dim=1)
+        largest = torch.maximum(largest, torch.linalg.vector_norm(image, dim=1))
         # After an end q is 0; any value inside the spectrum does for a node without weight.
-        ended = torch.linalg.vector_norm(q, dim=0) == 0
+        ended = torch.linalg.vector_norm(q, dim=1) == 0
         diagonal[:, step] = torch.where(ended, diagonal[:, 0], along.double())
         if step == steps - 1:
             break
         for _ in range(2):
             known = basis[:, : step + 1]
-            image = image - (known.mT @ (known @ image.T[:, :, None]))[:, :, 0].T
-        norm = torch.linalg.vector_norm(image, dim=0)
+            image = image - (known.mT @ (known @ image[:, :, None]))[:, :, 0]
+        norm = torch.linalg.vector_norm(image, dim=1)
         ends = norm <= size**0.5 * torch.finfo(start.dtype).eps * largest
         beside[:, step] = torch.where(ends, 0, norm.double())
-        q = torch.where(ends, 0, image / norm)
+        q = torch.where(ends[:, None], 0, image / norm[:, None])
     return diagonal, beside
 
 
@@ -207,22 +185,11 @@ def _rule(diagonal: Tensor, beside: Tensor) -> tuple[Tensor, Tensor]:
     return nodes, vectors[:, 0, :] ** 2
 
 
-def _with_node_at_zero(diagonal: Tensor, beside: Tensor, rounding: float) -> Tensor:
-    """The diagonal whose last entry makes T singular, ``β² (T'⁻¹)_{last, last}``; T' is T without it."""
-    changed = diagonal.clone()
-    changed[:, -1] = 0
-    if beside.shape[1]:
-        values, vectors = torch.linalg.eigh(_tridiagonal(diagonal[:, :-1], beside[:, :-1]))
-        inverse = torch.sum(vectors[:, -1, :] ** 2 / values.clamp(min=rounding), dim=1)
-        changed[:, -1] = torch.where(beside[:, -1] > 0, beside[:, -1] ** 2 * inverse, 0)
-    return changed
-
-
 def _probes(size: int, count: int, kind: Probes, seed: int) -> Tensor:
-    """(n, count), float64."""
+    """(count, n), float64."""
     generator = torch.Generator().manual_seed(seed)
     if kind == "rademacher":
-        return 2.0 * torch.randint(0, 2, (size, count), generator=generator).double() - 1
+        return 2.0 * torch.randint(0, 2, (size, count), generator=generator).double().T - 1
     if kind == "gaussian":
-        return torch.randn(size, count, generator=generator, dtype=torch.float64)
+        return torch.randn(size, count, generator=generator, dtype=torch.float64).T
     raise InputError(f"probes are 'rademacher' or 'gaussian', got {kind!r}")

@@ -228,3 +228,9 @@ def test_the_matrix_holds_intersection_lengths():
     rows = np.asarray(matrix.sum(axis=1)).reshape(FAN.range_shape)
     middle = rows[0, FAN.detectors // 2]  # the central ray of view 0 runs along a column
     assert middle == pytest.approx(40.0, rel=1e-5)
+
+
+def test_squared_row_norms_are_those_of_the_matrix():
+    transform = SparseRayTransform(scanner(Volume(shape=(7, 6)), views=5))
+    expected = transform.dense().square().sum(dim=1).reshape(transform.range_shape)
+    torch.testing.assert_close(transform.squared_row_norms, expected)

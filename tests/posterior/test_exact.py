@@ -14,6 +14,7 @@ from ct_dip.geometry import ParallelBeam, Volume
 from ct_dip.operators import ray_transform
 from ct_dip.posterior.exact import condition, condition_over, prior_covariance
 from ct_dip.posterior.model import linear_model
+from ct_dip.posterior.problem import linear_problem
 from ct_dip.scanners import view_angles
 from ct_dip.tangent.jacobian import Jacobian
 from tests import tiny
@@ -100,7 +101,7 @@ def _without_eps(network):
 def _refitted(network, config):
     fit, scan = tiny.dip_fit(tiny.NORMALISED), tiny.scan()
     jacobian = Jacobian(network, tiny.network_input().double())
-    model = linear_model(fit, scan, jacobian, config, ray_transform(scan.geometry))
+    model = linear_model(linear_problem(fit, scan, jacobian, config.resolved(), ray_transform(scan.geometry)))
     return condition(model, fit_evidence(model.evidence, starts=1).theta)
 
 
@@ -166,7 +167,7 @@ def test_many_measurements_are_rotated_to_as_many_as_pixels(objective, monkeypat
     jacobian = Jacobian(fit.network().double(), fit.network_input.double())
 
     def model():
-        return linear_model(fit, scan, jacobian, config, ray_transform(geometry))
+        return linear_model(linear_problem(fit, scan, jacobian, config.resolved(), ray_transform(geometry)))
 
     rotated = model()
     monkeypatch.setattr("ct_dip.posterior.model._many_measurements", lambda *_: False)

@@ -16,9 +16,10 @@ from ct_dip.evidence.stage import evidence_stage
 from ct_dip.geometry import Volume
 from ct_dip.operators import ray_transform
 from ct_dip.posterior.deviations import DenseDeviations
+from ct_dip.posterior.exact import Exact
 from ct_dip.posterior.fit import fit_posterior
 from ct_dip.posterior.model import inference_bytes
-from ct_dip.posterior.relevance import neighbourhood, relevant_pixels, threshold
+from ct_dip.posterior.relevance import freed_pixels, neighbourhood, threshold
 from ct_dip.priors.complement import published_floor, slope_complement
 from ct_dip.scanners import scanner
 from tests import tiny
@@ -251,33 +252,34 @@ def test_plateaus_do_not_depend_on_the_number_of_measurements():
 
 
 def test_published_floor_is_the_mean_of_the_pseudo_inverse():
-    model, _, _ = tiny.model(InferenceConfig())
-    floor = published_floor(model.whitened)
+    problem, model = tiny.problem_and_model(InferenceConfig())
+    floor = published_floor(problem.whitened)
     assert not floor.in_model
     inverse = torch.linalg.pinv(model.whitened.T @ model.whitened, rtol=1e-11)
     assert float(floor.variance[0]) == pytest.approx(float(inverse.diagonal().mean()), rel=1e-6)
 
 
-def _observing(model, image, seed=0):
+def observing(problem, model, image, theta, seed=0):
+    """The posterior of a model that sees an image, with noise."""
     noise = torch.randn(
         len(model.whitened), generator=torch.Generator().manual_seed(seed), dtype=torch.float64
     )
     residual = model.whitened @ (image - model.prior_mean) + noise
-    return model._replace(evidence=dataclasses.replace(model.evidence, residual=residual))
+    model = model._replace(evidence=dataclasses.replace(model.evidence, residual=residual))
+    return Exact(dataclasses.replace(problem, residual=residual), model, theta)
 
 
-def test_a_spot_that_the_prior_excludes_is_found():
+def test_a_pixel_that_the_prior_excludes_is_freed():
     """Little prior variance, and a bright pixel that the network does not show."""
-    model, _, _ = tiny.model(InferenceConfig(objective="optimum", complement="slope"))
+    problem, model = tiny.problem_and_model(InferenceConfig(objective="optimum", complement="slope"))
     theta = model.evidence.start.clone()
     theta[: len(model.evidence.prior.blocks)] -= 12  # weights that hardly move
-    quiet = relevant_pixels(_observing(model, model.prior_mean), theta, tiny.IMAGE)
-    assert not quiet.any()
+    assert not freed_pixels(observing(problem, model, model.prior_mean, theta)).any()
     image = model.prior_mean.clone()
     image[12] += 5.0
-    spots = relevant_pixels(_observing(model, image), theta, tiny.IMAGE)
-    assert spots[12] > 0
-    assert spots[12] == spots.max()
+    freed = freed_pixels(observing(problem, model, image, theta))
+    assert freed[12] > 0
+    assert freed[12] == freed.max()
 
 
 @pytest.mark.parametrize("pixels", [1, 784, 10**6])
@@ -302,7 +304,7 @@ def test_a_jitter_of_the_search_is_told(monkeypatch):
     def searched(*args, **kwargs):
         return dataclasses.replace(evidence_stage(*args, **kwargs), jitter=1e-3)
 
-    monkeypatch.setattr("ct_dip.posterior.exact_regime.evidence_stage", searched)
+    monkeypatch.setattr("ct_dip.posterior.infer.evidence_stage", searched)
     assert fit_posterior(tiny.dip_fit(), tiny.scan(), InferenceConfig(starts=1)).jitter == 1e-3
 
 

@@ -21,21 +21,22 @@ def decaying(n, power=2.0):
     return torch.arange(1, n + 1, dtype=torch.float64) ** -power
 
 
-def sides(n, columns, seed=1, dtype=torch.float64):
+def sides(n, count, seed=1, dtype=torch.float64):
+    """Right-hand sides, (count, n)."""
     generator = torch.Generator().manual_seed(seed)
-    return torch.randn(n, columns, generator=generator, dtype=torch.float64).to(dtype)
+    return torch.randn(count, n, generator=generator, dtype=torch.float64).to(dtype)
 
 
 class Counted:
-    """``v → K v`` that remembers how many columns it was asked for, call by call."""
+    """``v → K v`` of a symmetric matrix that remembers how many vectors it was asked for, call by call."""
 
     def __init__(self, matrix):
         self.matrix = matrix
         self.calls = []
 
     def __call__(self, v):
-        self.calls.append(v.shape[1])
-        return self.matrix @ v
+        self.calls.append(len(v))
+        return v @ self.matrix
 
     @property
     def products(self):

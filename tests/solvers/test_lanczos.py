@@ -17,7 +17,7 @@ def test_lanczos_is_an_orthogonal_change_of_basis():
     """With n steps, T has the eigenvalues of the matrix and none twice."""
     spectrum = decaying(40) + 0.01
     matrix = symmetric(spectrum)
-    diagonal, beside = lanczos(lambda v: matrix @ v, sides(40, 3), 40)
+    diagonal, beside = lanczos(lambda v: v @ matrix, sides(40, 3), 40)
     for a, b in zip(diagonal, beside, strict=True):
         found = torch.linalg.eigvalsh(torch.diag(a) + torch.diag(b, 1) + torch.diag(b, -1))
         torch.testing.assert_close(found, spectrum.flip(0), atol=1e-10, rtol=0)
@@ -27,9 +27,9 @@ def test_lanczos_is_an_orthogonal_change_of_basis():
 def test_quadrature_is_exact_for_polynomials(kind):
     """A Gauss rule of m nodes is exact up to degree 2 m − 1, probe by probe."""
     matrix = symmetric(decaying(80) + 0.1)
-    density = spectral_density(lambda v: matrix @ v, 80, steps=4, probes=6, kind=kind, seed=3)
+    density = spectral_density(lambda v: v @ matrix, 80, steps=4, probes=6, kind=kind, seed=3)
     torch.testing.assert_close(density.weights.sum(dim=1), torch.ones(6, dtype=torch.float64))
-    full = spectral_density(lambda v: matrix @ v, 80, steps=80, probes=6, kind=kind, seed=3)
+    full = spectral_density(lambda v: v @ matrix, 80, steps=80, probes=6, kind=kind, seed=3)
     few, every = (torch.sum(each.weights * each.nodes**7, dim=1) for each in (density, full))
     torch.testing.assert_close(few, every)
     # The identity, and its multiples, have no error at all: the length of a probe does not matter.
@@ -44,11 +44,11 @@ def test_log_determinant_and_its_error_over_seeds(kind, rank):
     spectrum, noise = decaying(200), 1e-3
     matrix = symmetric(spectrum)
     exact = float((spectrum + noise).log().sum())
-    preconditioner = nystrom(lambda v: matrix @ v, 200, rank, noise=noise) if rank else None
+    preconditioner = nystrom(lambda v: v @ matrix, 200, rank, noise=noise) if rank else None
     z = []
     for seed in range(40):
         found = log_det(
-            lambda v: matrix @ v + noise * v,
+            lambda v: v @ matrix + noise * v,
             200,
             preconditioner=preconditioner,
             steps=40,
@@ -69,10 +69,10 @@ def test_preconditioner_makes_the_error_smaller():
     spectrum, noise = decaying(300), 1e-4
     matrix = symmetric(spectrum)
     exact = float((spectrum + noise).log().sum())
-    found = nystrom(lambda v: matrix @ v, 300, 120, noise=noise)
+    found = nystrom(lambda v: v @ matrix, 300, 120, noise=noise)
 
     def operator(v):
-        return matrix @ v + noise * v
+        return v @ matrix + noise * v
 
     plain = log_det(operator, 300, steps=15, probes=16)
     better = log_det(operator, 300, preconditioner=found, steps=15, probes=16)
@@ -99,25 +99,8 @@ def test_one_density_for_every_shift_and_scale():
     )
 
 
-@pytest.mark.parametrize("steps", [1, 3, 10, 30])
-@pytest.mark.parametrize("shift", [1e-5, 1e-2, 1.0])
-def test_too_few_steps_are_bounded(shift, steps):
-    """The same probes with all steps have no error of quadrature: it must lie between the two rules."""
-    spectrum = decaying(100)
-    matrix = symmetric(spectrum)
-    short, full = (spectral_density(lambda v: matrix @ v, 100, steps=m) for m in (steps, 100))
-    exact = float(full.log_det(shift, 2.0).value)
-    over = float(short.log_det(shift, 2.0).value) - exact
-    bound = short.quadrature_bias(shift, 2.0)
-    assert -1e-8 <= over <= bound + 1e-8
-    assert abs(full.quadrature_bias(shift, 2.0)) < 1e-6
-    if steps == 30 and shift >= 1e-2:
-        assert bound < 1e-3  # and it is of use
-    assert short.quadrature_bias(0.0) == math.inf
-
-
 def test_derivative_in_shift_and_scale():
-    density = spectral_density(lambda v: symmetric(decaying(50)) @ v, 50, steps=20)
+    density = spectral_density(lambda v: v @ symmetric(decaying(50)), 50, steps=20)
     point = [torch.tensor(v, dtype=torch.float64, requires_grad=True) for v in (0.3, 2.0)]
     assert torch.autograd.gradcheck(lambda shift, scale: density.log_det(shift, scale).value, point)
     assert not density.log_det(*point).standard_error.requires_grad
@@ -128,9 +111,9 @@ def test_an_exhausted_krylov_space_leaves_nothing_behind():
     spectrum = torch.tensor([1.0, 2.0, 5.0], dtype=torch.float64).repeat_interleave(20)
     matrix = symmetric(spectrum)
     exact = float(spectrum.log().sum())
-    short = spectral_density(lambda v: matrix @ v, 60, steps=3, probes=8)
+    short = spectral_density(lambda v: v @ matrix, 60, steps=3, probes=8)
     for steps in (4, 30, 100):
-        density = spectral_density(lambda v: matrix @ v, 60, steps=steps, probes=8)
+        density = spectral_density(lambda v: v @ matrix, 60, steps=steps, probes=8)
         value, error = density.log_det(0.0)
         torch.testing.assert_close(value, short.log_det(0.0).value)
         assert abs(float(value) - exact) < 3 * float(error)
@@ -139,16 +122,14 @@ def test_an_exhausted_krylov_space_leaves_nothing_behind():
     assert float(one.standard_error) == pytest.approx(0, abs=1e-9)
     nothing = spectral_density(lambda v: 0 * v, 60, steps=5)
     assert float(nothing.log_det(2.0, 7.0).value) == pytest.approx(60 * math.log(2))
-    for ended in (density, nothing):
-        assert ended.quadrature_bias(2.0, 7.0) == pytest.approx(0, abs=1e-9)
 
 
 def test_float32_products():
     spectrum, noise = decaying(200), 1e-2
     matrix = symmetric(spectrum).float()
-    found = nystrom(lambda v: matrix @ v, 200, 40, noise=noise, dtype=torch.float32)
+    found = nystrom(lambda v: v @ matrix, 200, 40, noise=noise, dtype=torch.float32)
     value, error = log_det(
-        lambda v: matrix @ v + noise * v, 200, preconditioner=found, dtype=torch.float32, probes=30
+        lambda v: v @ matrix + noise * v, 200, preconditioner=found, dtype=torch.float32, probes=30
     )
     assert value.dtype == torch.float64
     assert abs(float(value) - float((spectrum + noise).log().sum())) < 3 * float(error)
@@ -156,7 +137,7 @@ def test_float32_products():
 
 def test_same_seed_same_answer():
     matrix = symmetric(decaying(50) + 0.1)
-    first, again, other = (log_det(lambda v: matrix @ v, 50, seed=seed) for seed in (4, 4, 5))
+    first, again, other = (log_det(lambda v: v @ matrix, 50, seed=seed) for seed in (4, 4, 5))
     assert first == again
     assert first.value != other.value
 
@@ -164,7 +145,7 @@ def test_same_seed_same_answer():
 def test_what_cannot_be():
     indefinite = symmetric(torch.linspace(-0.5, 1, 50))
     with pytest.raises(CtDipError, match="not positive semidefinite"):
-        log_det(lambda v: indefinite @ v, 50)
+        log_det(lambda v: v @ indefinite, 50)
     with pytest.raises(CtDipError, match="the operator returned NaN"):
         log_det(lambda v: v * torch.nan, 50)
     found = nystrom(lambda v: v, 50, 5, noise=1.0)
@@ -175,9 +156,9 @@ def test_what_cannot_be():
     with pytest.raises(InputError, match="'uniform'"):
         log_det(lambda v: v, 50, kind="uniform")
     singular = symmetric(torch.cat([torch.ones(5), torch.zeros(5)]))
-    nodes = spectral_density(lambda v: singular @ v, 10).nodes
+    nodes = spectral_density(lambda v: v @ singular, 10).nodes
     assert ((nodes == 0) | (nodes > 1e-3)).all()  # no rounding that passes for an eigenvalue
     with pytest.raises(CtDipError, match="zero up to rounding"):
-        log_det(lambda v: singular @ v, 10)
+        log_det(lambda v: v @ singular, 10)
     with pytest.raises(InputError, match="not negative"):
         spectral_density(lambda v: v, 50).log_det(-1.0)

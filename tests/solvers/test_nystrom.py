@@ -11,7 +11,7 @@ from tests.solvers.matrices import Counted, decaying, sides, symmetric
 
 def dense_preconditioner(found):
     """P written out."""
-    u, d = found.basis, found.damped
+    u, d = found.basis.T, found.damped
     return (u * (d / d[-1])) @ u.T + torch.eye(len(u), dtype=u.dtype) - u @ u.T
 
 
@@ -21,11 +21,11 @@ def test_a_matrix_of_the_rank_is_found():
     operator = Counted(matrix)
     found = nystrom(operator, 100, 30, noise=0.1)
     assert operator.products == 30
-    torch.testing.assert_close((found.basis * found.eigenvalues) @ found.basis.T, matrix, rtol=0, atol=1e-12)
+    torch.testing.assert_close((found.basis.T * found.eigenvalues) @ found.basis, matrix, rtol=0, atol=1e-12)
     torch.testing.assert_close(
         found.eigenvalues, spectrum.sort(descending=True).values[:30], atol=1e-12, rtol=0
     )
-    torch.testing.assert_close(found.basis.T @ found.basis, torch.eye(30, dtype=torch.float64))
+    torch.testing.assert_close(found.basis @ found.basis.T, torch.eye(30, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -33,8 +33,8 @@ def test_never_above_the_matrix(dtype):
     """``0 ≤ U Λ Uᵀ ≤ S``, up to rounding; the eigenvalues are those of S from below."""
     spectrum = decaying(120)
     matrix = symmetric(spectrum).to(dtype)
-    found = nystrom(lambda v: matrix @ v, 120, 40, noise=1e-3, dtype=dtype)
-    rest = matrix.double() - (found.basis * found.eigenvalues) @ found.basis.T
+    found = nystrom(lambda v: v @ matrix, 120, 40, noise=1e-3, dtype=dtype)
+    rest = matrix.double() - (found.basis.T * found.eigenvalues) @ found.basis
     slack = 50 * torch.finfo(dtype).eps
     assert torch.linalg.eigvalsh(rest).min() >= -slack
     assert (found.eigenvalues <= spectrum[:40] + slack).all()
@@ -49,43 +49,41 @@ def test_shift_is_taken_off_again():
     )
 
 
-@pytest.mark.parametrize(("noise", "scale"), [(1e-3, 1.0), (0.5, 1.0), (1e-3, 7.0), (2.0, 1e-4)])
-def test_the_formulas_written_out(noise, scale):
+@pytest.mark.parametrize("noise", [1e-3, 0.5, 2.0])
+def test_the_formulas_written_out(noise):
     matrix, operator = symmetric(decaying(60)), Counted(symmetric(decaying(60)))
-    start = nystrom(operator, 60, 15, noise=1.0, scale=3.0)
-    found = start.with_noise(noise).with_scale(scale)
-    assert operator.products == 15  # none for another noise or scale
+    found = nystrom(operator, 60, 15, noise=1.0).with_noise(noise)
+    assert operator.products == 15  # none for another noise
     p, v = dense_preconditioner(found), sides(60, 4)
-    torch.testing.assert_close(found(v), torch.linalg.solve(p, v))
+    torch.testing.assert_close(found(v), torch.linalg.solve(p, v.T).T)
     torch.testing.assert_close(found.inverse_root(found.inverse_root(v)), found(v))
     assert found.log_det() == pytest.approx(float(torch.logdet(p)))
     # It is the one that would be made for this matrix.
-    direct = nystrom(lambda v: scale * matrix @ v, 60, 15, noise=noise)
+    direct = nystrom(lambda v: v @ matrix, 60, 15, noise=noise)
     torch.testing.assert_close(direct(v), found(v), rtol=1e-6, atol=1e-8)
 
 
 def iterations(matrix, noise, preconditioner=None, tolerance=1e-8):
     def operator(v):
-        return matrix @ v + noise * v
+        return v @ matrix + noise * v
 
     b = sides(len(matrix), 3, dtype=matrix.dtype)
     solution = conjugate_gradients(
         operator, b, preconditioner=preconditioner, tolerance=tolerance, max_iterations=5000
     )
-    assert solution.converged.all(), solution.summary()
+    assert solution.converged.all()
     return int(solution.iterations.max())
 
 
 @pytest.mark.parametrize("noise", [1e-2, 1e-4, 1e-5])
 def test_fewer_than_a_third_of_the_iterations(noise):
     matrix = symmetric(decaying(400))
-    found = nystrom(lambda v: matrix @ v, 400, 100, noise=noise)
+    found = nystrom(lambda v: v @ matrix, 400, 100, noise=noise)
     plain, preconditioned = iterations(matrix, noise), iterations(matrix, noise, found)
     assert preconditioned < plain / 3
-    # Noise and scale that came later.
-    other = nystrom(lambda v: matrix @ v, 400, 100, noise=1.0)
+    # A noise that came later.
+    other = nystrom(lambda v: v @ matrix, 400, 100, noise=1.0)
     assert iterations(matrix, noise, other.with_noise(noise)) == preconditioned
-    assert iterations(5 * matrix, 5 * noise, other.with_noise(5 * noise).with_scale(5)) <= preconditioned + 1
 
 
 def test_condition_number_is_bounded_where_the_rank_reaches_the_noise():
@@ -93,7 +91,7 @@ def test_condition_number_is_bounded_where_the_rank_reaches_the_noise():
     spectrum, noise = decaying(400), 1e-3
     matrix = symmetric(spectrum)
     effective = float((spectrum / (spectrum + noise)).sum())
-    found = nystrom(lambda v: matrix @ v, 400, int(2 * effective) + 2, noise=noise)
+    found = nystrom(lambda v: v @ matrix, 400, int(2 * effective) + 2, noise=noise)
     k = matrix + noise * torch.eye(400, dtype=torch.float64)
     values = torch.linalg.eigvalsh(found.inverse_root(found.inverse_root(k).T))
     assert values.max() / values.min() < 28
@@ -102,17 +100,16 @@ def test_condition_number_is_bounded_where_the_rank_reaches_the_noise():
 def test_float32_with_eigenvalues_below_its_rounding():
     """P⁻¹ has eigenvalues from 1e-9 to 1: it must stay positive definite in float32."""
     matrix = (1e6 * symmetric(decaying(200, 4.0))).float()
-    found = nystrom(lambda v: matrix @ v, 200, 100, noise=1e-3, dtype=torch.float32)
-    v = torch.cat([found.basis.float(), sides(200, 50, dtype=torch.float32)], dim=1)
+    found = nystrom(lambda v: v @ matrix, 200, 100, noise=1e-3, dtype=torch.float32)
+    v = torch.cat([found.basis.float(), sides(200, 50, dtype=torch.float32)])
     image = found(v)
     assert image.dtype == torch.float32
-    forms = torch.sum(v.double() * image.double(), dim=0)
-    exact = torch.sum(v.double() * found(v.double()), dim=0)
+    forms = torch.sum(v.double() * image.double(), dim=1)
+    exact = torch.sum(v.double() * found(v.double()), dim=1)
     torch.testing.assert_close(forms, exact, rtol=1e-4, atol=0)
     assert 0 < float(exact.min()) < 2e-9
     # A residual of float32 is not below eps ‖K‖ ‖x‖ / ‖b‖ = 1e-4 here, with any preconditioner.
-    solvable = found.with_scale(1e-3).with_noise(1.0)
-    assert iterations(1e-3 * matrix, 1.0, solvable, tolerance=1e-3) < 10
+    assert iterations(matrix, 1e3, found.with_noise(1e3), tolerance=1e-3) < 10
 
 
 def test_zero_operator_and_full_rank():
@@ -121,14 +118,14 @@ def test_zero_operator_and_full_rank():
     torch.testing.assert_close(nothing(v), v)
     assert nothing.log_det() == 0
     matrix = symmetric(decaying(10) + 0.1)
-    full = nystrom(lambda v: matrix @ v, 10, 10, noise=0.0)
-    torch.testing.assert_close(full(v), full.damped[-1] * torch.linalg.solve(matrix, v))
+    full = nystrom(lambda v: v @ matrix, 10, 10, noise=0.0)
+    torch.testing.assert_close(full(v), full.damped[-1] * torch.linalg.solve(matrix, v.T).T)
 
 
 def test_what_cannot_be():
     matrix = symmetric(torch.linspace(-1, 1, 50))
     with pytest.raises(CtDipError, match="positive semidefinite"):
-        nystrom(lambda v: matrix @ v, 50, 10, noise=0.1)
+        nystrom(lambda v: v @ matrix, 50, 10, noise=0.1)
     with pytest.raises(CtDipError, match="the operator returned NaN"):
         nystrom(lambda v: v * torch.nan, 50, 10, noise=0.1)
     with pytest.raises(InputError, match=r"1\.\.50"):
@@ -136,7 +133,5 @@ def test_what_cannot_be():
     with pytest.raises(InputError, match="mu > 0"):
         nystrom(lambda v: 0 * v, 50, 5, noise=0.0)
     good = nystrom(lambda v: v, 50, 5, noise=1.0)
-    with pytest.raises(InputError, match="c > 0"):
-        good.with_scale(-1.0)
     with pytest.raises(InputError, match="mu >= 0"):
         good.with_noise(-0.5)

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from ct_dip.checkpoint import load_checkpoint, save_checkpoint
-from ct_dip.matrix_free import compression as module
-from ct_dip.matrix_free import row_blocks
-from ct_dip.matrix_free.compression import empty_compression, extend, from_state, to_state
-from tests.matrix_free.dense import FEW, MANY, columns_of, configured, measured_jacobian, problem_of
+from ct_dip.posterior import compression as module
+from ct_dip.posterior import row_blocks
+from ct_dip.posterior.compression import empty_compression, extend, from_state, to_state
+from tests.posterior.dense import FEW, MANY, columns_of, configured, measured_jacobian, problem_of
 
 
 @pytest.fixture(scope="module", params=[FEW, MANY], ids=["few", "many"])
@@ -19,14 +19,14 @@ def problem(request):
 
 
 def compress(problem, *, rank, trace=1e-20, seed=0, before=None, **others):
-    covariance = problem.covariance(problem.prior.start)
+    covariance = problem.prior.covariance(problem.prior.start)
     start = before or empty_compression(problem)
     return extend(problem, covariance, start, trace=trace, max_rank=rank, seed=seed, **others)
 
 
 def signal_outside(problem, basis, covariance=None):
     """tr (I − QQᵀ) S (I − QQᵀ)."""
-    covariance = covariance or problem.covariance(problem.prior.start)
+    covariance = covariance or problem.prior.covariance(problem.prior.start)
     measured = measured_jacobian(problem)
     outside = measured - basis @ (basis.T @ measured)
     return float((covariance.root_adjoint(outside)).square().sum())
@@ -38,7 +38,7 @@ def test_basis_and_features_are_what_they_are_called(problem, rank):
     assert found.rank == rank
     eye = torch.eye(rank, dtype=torch.float64)
     basis = columns_of(found.basis)
-    assert found.basis.rows.length == problem.measurements
+    assert found.basis.length == problem.measurements
     torch.testing.assert_close(basis.T @ basis, eye, rtol=0, atol=1e-12)
     torch.testing.assert_close(found.features.whole(), basis.T @ measured_jacobian(problem))
     assert found.passes == 32 + 32 + rank  # probes, then random elements, and those pulled back
@@ -48,7 +48,7 @@ def test_the_basis_is_a_krylov_space(problem, monkeypatch):
     """S takes all but the last batch into the basis, whose random part is no more than its first batch."""
     monkeypatch.setattr(module, "_BATCH", 4)
     basis = columns_of(compress(problem, rank=20).basis)
-    root = problem.covariance(problem.prior.start).root_adjoint(measured_jacobian(problem))
+    root = problem.prior.covariance(problem.prior.start).root_adjoint(measured_jacobian(problem))
     image = root @ (root.T @ basis[:, :-4])  # S Q
     outside = image - basis @ (basis.T @ image)
     assert float(outside.norm(dim=0).max()) < 1e-10 * float(image.norm(dim=0).max())
@@ -58,7 +58,7 @@ def test_it_goes_on_where_an_earlier_one_ended(problem, monkeypatch):
     """With the first columns and another covariance a basis grows as if it had never stopped."""
     monkeypatch.setattr(module, "_BATCH", 4)
     half = compress(problem, rank=8)
-    covariance = problem.covariance(problem.prior.start).scaled(3.0)
+    covariance = problem.prior.covariance(problem.prior.start).scaled(3.0)
     found = extend(problem, covariance, half, trace=1e-20, max_rank=16, seed=9)
     expected = columns_of(compress(problem, rank=16).basis)
     basis = columns_of(found.basis)
@@ -114,7 +114,7 @@ def test_extending_keeps_the_old_columns_bit_for_bit(problem):
     first = compress(problem, rank=9)
     second = compress(problem, rank=20, before=first, seed=1)
     assert second.rank == 20
-    assert torch.equal(second.basis.rows.whole()[:9], first.basis.rows.whole())
+    assert torch.equal(second.basis.whole()[:9], first.basis.whole())
     assert torch.equal(second.features.whole()[:9], first.features.whole())
     eye, basis = torch.eye(20, dtype=torch.float64), columns_of(second.basis)
     torch.testing.assert_close(basis.T @ basis, eye, rtol=0, atol=1e-12)
@@ -123,7 +123,7 @@ def test_extending_keeps_the_old_columns_bit_for_bit(problem):
 
 def test_the_trace_belongs_to_the_covariance_that_is_asked_for(problem):
     found = compress(problem, rank=6)
-    larger = problem.covariance(problem.prior.start).scaled(9.0)
+    larger = problem.prior.covariance(problem.prior.start).scaled(9.0)
     again = extend(problem, larger, found, trace=1e-20, max_rank=6, seed=3)
     expected = signal_outside(problem, columns_of(found.basis), larger)
     assert abs(again.discarded - expected) < 5 * again.discarded_error
@@ -138,7 +138,7 @@ def test_a_basis_ends_where_the_signal_does(views, weak, batch, double, monkeypa
     """What is then left of random elements is rounding, of which no direction must be made."""
     monkeypatch.setattr(module, "_BATCH", batch)
     problem = problem_of(configured("none"), double=double, views=views)
-    covariance = problem.covariance(problem.prior.start)
+    covariance = problem.prior.covariance(problem.prior.start)
     *others, _ = covariance.factors
     for _, factor in others:
         factor.mul_(weak)
@@ -156,7 +156,7 @@ def test_it_comes_back_from_files_as_it_was(problem, monkeypatch, tmp_path):
     """Every time that it grew; in the same blocks, so that sums over them have the same rounding."""
     monkeypatch.setattr(row_blocks, "BLOCK", 4)
     monkeypatch.setattr(module, "_BATCH", 3)
-    covariance = problem.covariance(problem.prior.start)
+    covariance = problem.prior.covariance(problem.prior.start)
     start = again = empty_compression(problem)
     for rank in (5, 11):
         found = extend(problem, covariance, start, trace=1e-20, max_rank=rank, seed=rank)
@@ -164,7 +164,7 @@ def test_it_comes_back_from_files_as_it_was(problem, monkeypatch, tmp_path):
         state = load_checkpoint(tmp_path / "state.npz", "digest")
         again, start = from_state(state, again), found
         assert again[2:] == found[2:]
-        for one, other in ((again.basis.rows, found.basis.rows), (again.features, found.features)):
+        for one, other in ((again.basis, found.basis), (again.features, found.features)):
             assert [len(block) for block in one.blocks] == [len(block) for block in other.blocks]
             assert torch.equal(one.whole(), other.whole())
     assert "features-00000" not in state  # which had not changed

@@ -6,7 +6,6 @@ be multiplied in another precision.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -75,36 +74,13 @@ class RowBlocks:
         """Return ``v Rᵀ``, (k, length) → (k, n), in the precision of v."""
         return torch.cat([vectors @ block.to(vectors.dtype).T for block in self.blocks], dim=1)
 
+    def outside(self, vectors: Tensor) -> Tensor:
+        """Return what vectors (k, length) have outside of the span of the rows, if these are orthonormal."""
+        return vectors - self.combine(self.inner(vectors))
+
     def _numbered(self) -> Iterator[tuple[slice, Tensor]]:
         """Yield every block with the rows that it holds."""
         first = 0
         for block in self.blocks:
             yield slice(first, first + len(block)), block
             first += len(block)
-
-
-class Basis(NamedTuple):
-    """Sinograms as columns of ``Q``, (measurements, rank), by their products; ``rows`` are Qᵀ."""
-
-    rows: RowBlocks
-
-    @property
-    def rank(self) -> int:
-        """Number of columns."""
-        return len(self.rows)
-
-    def __matmul__(self, coefficients: Tensor) -> Tensor:
-        """Return ``Q c``, (rank, k) → (measurements, k), in the precision of c."""
-        return self.rows.combine(coefficients.T).T
-
-    def inner(self, columns: Tensor) -> Tensor:
-        """Return ``Qᵀ v``, (measurements, k) → (rank, k), in the precision of v."""
-        return self.rows.inner(columns.T).T
-
-    def outside(self, rows: Tensor) -> Tensor:
-        """Return ``(I − Q Qᵀ) v`` for columns v that are given as rows; Q must be orthonormal."""
-        return rows - self.rows.combine(self.rows.inner(rows))
-
-    def extended(self, rows: Tensor) -> "Basis":
-        """Append columns, given as rows."""
-        return Basis(self.rows.extended(rows))

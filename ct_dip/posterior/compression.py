@@ -21,8 +21,8 @@ from torch import Tensor
 from ct_dip import memory
 from ct_dip.checkpoint import take
 from ct_dip.errors import CtDipError, InputError
-from ct_dip.matrix_free.problem import Problem
-from ct_dip.matrix_free.row_blocks import Basis, RowBlocks
+from ct_dip.posterior.problem import Problem
+from ct_dip.posterior.row_blocks import RowBlocks
 from ct_dip.priors.covariance import WeightCovariance
 from ct_dip.progress import Progress
 
@@ -35,7 +35,7 @@ class Compression(NamedTuple):
     """``Q`` and ``F``, and what they leave out.
 
     Args:
-        basis: Q, (measurements, rank), orthonormal columns.
+        basis: Q, orthonormal, as rows, (rank, measurements).
         features: F, (rank, P).
         discarded: trace of S outside of Q for the covariance that was last asked for, in units of the stated
             noise; ``discarded_error`` its standard error.
@@ -43,7 +43,7 @@ class Compression(NamedTuple):
         complete: whether ``discarded`` is as small as it was asked to be.
     """
 
-    basis: Basis
+    basis: RowBlocks
     features: RowBlocks
     discarded: float
     discarded_error: float
@@ -53,14 +53,14 @@ class Compression(NamedTuple):
     @property
     def rank(self) -> int:
         """Columns of Q."""
-        return self.basis.rank
+        return len(self.basis)
 
 
 def empty_compression(problem: Problem) -> Compression:
     """Of nothing: rank zero."""
     weights = problem.jacobian.weights
     return Compression(
-        Basis(RowBlocks((weights.new_zeros(0, problem.measurements),))),
+        RowBlocks((weights.new_zeros(0, problem.measurements),)),
         RowBlocks((weights.new_zeros(0, len(weights)),)),
         float("inf"),
         0.0,
@@ -96,7 +96,7 @@ def extend(
         """``B J w`` of some weights, as rows."""
         nonlocal passes
         passes += len(directions)
-        return problem.project(_finite(problem.images(directions), "J")).T
+        return problem.project(_finite(problem.images(directions), "J"))
 
     def beyond(rows: Tensor) -> Tensor:
         """Orthonormal columns that span what some have outside of the basis; none of mere rounding."""
@@ -113,24 +113,24 @@ def extend(
         while True:
             squares = probes.double().square().sum(dim=1)
             left, error = float(squares.mean()), float(squares.std()) / _BATCH**0.5
-            stage.update(basis.rank, rank=basis.rank, outside=left / problem.dimensions)
+            stage.update(len(basis), rank=len(basis), outside=left / problem.dimensions)
             late = deadline is not None and time.monotonic() > deadline
             # One batch in any case: without a basis there is nothing that a search could go on with.
-            if basis.rank >= max_rank or (basis.rank and (left <= trace or late)):
+            if len(basis) >= max_rank or (len(basis) and (left <= trace or late)):
                 break
             new = probes[:0]
-            if basis.rank:
+            if len(basis):
                 new = beyond(seen(covariance(features.last(_BATCH))))
             if not len(new):  # at the beginning, or where S leads no further
                 new = beyond(random())
-            if not len(new) and not basis.rank:  # a network that is blind everywhere: some direction
+            if not len(new) and not len(basis):  # a network that is blind everywhere: some direction
                 new = _orthonormal(torch.ones_like(probes[:1]))
             if not len(new):
                 break
-            new = new[: max_rank - basis.rank]
-            features = features.extended(_finite(problem.pull(new.T), "Jᵀ"))
+            new = new[: max_rank - len(basis)]
+            features = features.extended(_finite(problem.design.T(new), "Jᵀ"))
             passes += len(new)
-            added = Basis(RowBlocks((new,)))
+            added = RowBlocks((new,))
             probes = added.outside(added.outside(probes))
             basis = basis.extended(new)
             memory.give_back()  # what a batch leaves in the heap, which grows otherwise
@@ -146,7 +146,7 @@ def to_state(compression: Compression, before: Compression) -> dict[str, Tensor]
         "complete": torch.tensor(compression.complete),
     }
     for name, rows, old in (
-        ("basis", compression.basis.rows, before.basis.rows),
+        ("basis", compression.basis, before.basis),
         ("features", compression.features, before.features),
     ):
         for number, block in enumerate(rows.blocks):
@@ -169,7 +169,7 @@ def from_state(state: Mapping[str, Tensor], before: Compression) -> Compression:
         return RowBlocks(tuple(blocks))
 
     compression = Compression(
-        Basis(rows("basis-", before.basis.rows)),
+        rows("basis-", before.basis),
         rows("features-", before.features),
         float(take(state, "discarded", (), torch.float64)),
         float(take(state, "discarded_error", (), torch.float64)),

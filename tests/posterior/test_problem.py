@@ -3,8 +3,10 @@
 import pytest
 import torch
 
+from ct_dip.operators.basic_maps import Identity
 from tests import tiny
-from tests.matrix_free.dense import PRIORS, configured, measured_jacobian, problem_of
+from tests.identities import assert_every_identity
+from tests.posterior.dense import PRIORS, configured, measured_jacobian, problem_of
 from tests.priors.test_weights import covariance
 
 
@@ -20,7 +22,7 @@ def weight_covariance(problem, theta):
     """Σ(θ) by its definition."""
     weights = torch.eye(len(problem.jacobian.weights), dtype=torch.float64)
     if problem.config.prior == "g":
-        return theta.exp() * torch.diag(problem.scales.square())
+        return theta.exp() * torch.diag(problem.prior.base.scales.square())
     if problem.config.prior == "isotropic":
         return theta.exp() * weights
     if problem.config.objective == "scale":
@@ -35,7 +37,7 @@ def weight_covariance(problem, theta):
 @pytest.mark.parametrize(("prior", "objective"), PRIORS)
 def test_weight_covariance_is_its_matrix(prior, objective, shape):
     problem, theta = random_problem(prior, objective, shape=shape)
-    found = problem.covariance(theta)
+    found = problem.prior.covariance(theta)
     units = torch.eye(len(problem.jacobian.weights), dtype=torch.float64)
     expected = weight_covariance(problem, theta)
     root = found.root(units).T
@@ -45,9 +47,21 @@ def test_weight_covariance_is_its_matrix(prior, objective, shape):
     torch.testing.assert_close(found.scaled(0.2)(units), 0.2 * expected)
 
 
+def test_covariances_and_designs_are_linear_maps():
+    problem, theta = random_problem("block", "optimum")
+    covariance = problem.prior.covariance(theta)
+    variance = torch.rand(problem.pixels, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    signal = problem.signal(covariance, variance)
+    for each in (covariance, problem.design, signal, signal + 0.3 * Identity(problem.measurements)):
+        assert_every_identity(each)
+    b, j = problem.whitened.dense(), problem.jacobian.dense()
+    expected = b @ (j @ weight_covariance(problem, theta) @ j.T + torch.diag(variance)) @ b.T
+    torch.testing.assert_close(signal.dense(), expected)
+
+
 def test_what_is_tempered_keeps_its_own_copy():
     problem, theta = random_problem("g", "optimum")
-    before = problem.covariance(theta)
+    before = problem.prior.covariance(theta)
     x = torch.ones(1, len(problem.jacobian.weights), dtype=torch.float64)
     kept = before(x)
     before.scaled(0.1)
@@ -65,11 +79,11 @@ def test_products_are_those_of_the_matrices(shape, photons):
 
     b, measured = problem.whitened.dense(), measured_jacobian(problem)
     weights, pixels = random(3, len(problem.jacobian.weights)), random(3, problem.pixels)
-    columns = random(problem.measurements, 3)
-    torch.testing.assert_close(problem.measure(weights), measured @ weights.T)
-    torch.testing.assert_close(problem.pull(columns), columns.T @ measured)
-    torch.testing.assert_close(problem.project(pixels), b @ pixels.T)
-    torch.testing.assert_close(problem.back_project(columns), columns.T @ b)
+    sinograms = random(3, problem.measurements)
+    torch.testing.assert_close(problem.design(weights), weights @ measured.T)
+    torch.testing.assert_close(problem.design.T(sinograms), sinograms @ measured)
+    torch.testing.assert_close(problem.project(pixels), pixels @ b.T)
+    torch.testing.assert_close(problem.back_project(sinograms), sinograms @ b)
     torch.testing.assert_close(problem.images(weights), weights @ problem.jacobian.dense().T)
 
 
@@ -115,6 +129,6 @@ def test_scales_of_the_g_prior_are_those_of_exact_inference_up_to_their_probes()
     problem = problem_of(configured(prior="g"))
     exact = measured_jacobian(problem).square().mean(dim=0).rsqrt()
     # Hutchinson's estimator of a sum of squares is wrong by at most √2 of it for one probe; 128 of them.
-    relative = (problem.scales / exact) ** -2 - 1
+    relative = (problem.prior.base.scales / exact) ** -2 - 1
     assert float(relative.square().mean().sqrt()) < 1.3 * (2 / 128) ** 0.5
     assert float(relative.abs().max()) > 0  # it is an estimate

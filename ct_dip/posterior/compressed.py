@@ -16,16 +16,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ct_dip.evidence.marginal import CovarianceSum, factorise, solve_factored
+from ct_dip.evidence.marginal import CovarianceSum, factorise, solve_factored, whiten
 from ct_dip.evidence.model import EvidenceModel, Rest
-from ct_dip.matrix_free.compression import Compression
-from ct_dip.matrix_free.conditional import Conditional
-from ct_dip.matrix_free.noise import MeasurementNoise, SpottedNoise
-from ct_dip.matrix_free.problem import Problem
-from ct_dip.matrix_free.row_blocks import BLOCK, Basis, RowBlocks
-from ct_dip.priors.choose import tv_predcp, weak_hyperprior
+from ct_dip.posterior.compression import Compression
+from ct_dip.posterior.conditional import WeightConditional
+from ct_dip.posterior.measurement_noise import FreedPixelNoise, MeasurementNoise
+from ct_dip.posterior.problem import Problem
+from ct_dip.posterior.row_blocks import BLOCK, RowBlocks
 from ct_dip.priors.covariance import WeightCovariance
-from ct_dip.priors.predcp import TvPredCp
 from ct_dip.priors.weights import BlockPrior
 from ct_dip.progress import Stage
 from ct_dip.tangent.grams import add_lower_gram, mirror_
@@ -33,51 +31,51 @@ from ct_dip.tangent.statistics import row_statistics
 
 
 def basis_factor(
-    basis: Basis, noise: MeasurementNoise, known: Tensor | None = None, stage: Stage | None = None
+    basis: RowBlocks, noise: MeasurementNoise, known: Tensor | None = None, stage: Stage | None = None
 ) -> Tensor:
     """L, the Cholesky factor of ``Qᵀ N⁻¹ Q``, (rank, rank), float64.
 
     Args:
+        basis: Q as rows.
         known: the same of the first columns of Q, which need not be solved for again.
         stage: told how many columns are done.
     """
-    stage, device = stage or Stage(), basis.rows.device
+    stage = stage or Stage()
     old = 0 if known is None else len(known)
-    matrix = torch.empty(basis.rank, basis.rank, dtype=torch.float64, device=device)
+    matrix = torch.zeros(len(basis), len(basis), dtype=torch.float64, device=basis.device)
     if known is not None:
         matrix[:old, :old] = known @ known.T
     done = old
-    for rows in basis.rows.chunks(BLOCK, first=old):
+    for rows in basis.chunks(BLOCK, first=old):
         # Where N is factorised digits cost nothing; elsewhere float32 has those that are asked for.
-        solved = noise.solve((rows.double() if noise.dense else rows).T)
-        matrix[:, done : done + len(rows)] = basis.inner(solved.double())
+        solved = noise.solve(rows.double() if noise.factorised else rows)
+        matrix[done : done + len(rows)] = basis.inner(solved.double())
         done += len(rows)
         stage.update(done)
-    matrix[old:, :old] = matrix[:old, old:].T
     new = matrix[old:, old:]
     new.add_(new.T.clone()).mul_(0.5)
-    return factorise(matrix).lower
+    return factorise(matrix).lower  # which reads the lower triangle alone
 
 
 class _Split(NamedTuple):
-    """Sinograms r, (measurements, n), in the basis and outside of it.
+    """Sinograms r, (n, measurements), in the basis and outside of it.
 
     Signals are a thousand times the noise. They are in Q a, of which everything is known; what is
     solved for with N, to some relative accuracy, is of the size of the noise.
     """
 
-    rest: Tensor  # r − Q a with a = Qᵀ r, (measurements, n)
-    solved: Tensor  # N⁻¹ (r − Q a), (measurements, n)
-    seen: Tensor  # L⁻¹ Qᵀ N⁻¹ (r − Q a), (rank, n), float64
+    rest: Tensor  # r − Q a with a = Qᵀ r, (n, measurements)
+    solved: Tensor  # N⁻¹ (r − Q a), (n, measurements)
+    seen: Tensor  # L⁻¹ Qᵀ N⁻¹ (r − Q a), (n, rank), float64
     z: Tensor  # L⁻¹ Qᵀ N⁻¹ r = Lᵀ a + seen
 
 
-def _split(basis: Basis, noise: MeasurementNoise, lower: Tensor, columns: Tensor) -> _Split:
-    inside = basis.inner(columns)
-    rest = columns - basis @ inside
+def _split(basis: RowBlocks, noise: MeasurementNoise, lower: Tensor, residuals: Tensor) -> _Split:
+    inside = basis.inner(residuals)
+    rest = residuals - basis.combine(inside)
     solved = noise.solve(rest)
-    seen = torch.linalg.solve_triangular(lower, basis.inner(solved).double(), upper=False)
-    return _Split(rest, solved, seen, lower.T @ inside.double() + seen)
+    seen = whiten(lower, basis.inner(solved).double())
+    return _Split(rest, solved, seen, inside.double() @ lower + seen)
 
 
 def projected_evidence(
@@ -95,20 +93,9 @@ def projected_evidence(
         signals: of the compression; see `feature_signals`.
         difference_variances: T of TV-PredCP, where it is the hyperprior.
     """
-    split = _split(compression.basis, noise, lower, problem.residual[:, None])
+    split = _split(compression.basis, noise, lower, problem.residual[None])
     # rᵀ N⁻¹ r − zᵀ z, of which what is in the basis cancels.
     misfit = float((split.rest * split.solved).sum() - split.seen.square().sum())
-    hyperprior: TvPredCp | str = weak_hyperprior(problem.config)
-    if difference_variances is not None:
-        assert isinstance(problem.prior, BlockPrior)
-        hyperprior = tv_predcp(
-            problem.prior,
-            difference_variances,
-            problem.jacobian,
-            problem.config,
-            problem.fit,
-            problem.noise_variance,
-        )
     rank = compression.rank
 
     def matrices() -> Iterator[Tensor]:
@@ -116,17 +103,11 @@ def projected_evidence(
             yield (lower.T @ signal @ lower).cpu()
         yield torch.eye(rank, dtype=torch.float64)
 
-    return EvidenceModel(
-        matrices=CovarianceSum(rank, matrices(), len(signals) + 1),
-        prior=problem.prior,
-        complement=None,  # it is in N
-        residual=split.z[:, 0].cpu(),
-        residual_at_fit=problem.residual_at_fit.cpu(),
-        log_noise=problem.log_noise,
-        point="fit" if problem.config.objective == "fit" else "optimum",
-        hyperprior=hyperprior,  # type: ignore[arg-type]
-        learn_noise=problem.config.noise == "learned",
+    return problem.evidence_model(  # the complement is in N
+        CovarianceSum(rank, matrices(), len(signals) + 1),
+        split.z[0].cpu(),
         rest=Rest(problem.measurements - rank, max(0.0, misfit), float(noise.log_det.value)),
+        difference_variances=difference_variances,
     )
 
 
@@ -138,7 +119,7 @@ def feature_signals(problem: Problem, compression: Compression, before: Tensor |
     """
     if isinstance(problem.prior, BlockPrior):
         return row_statistics(compression.features.columns, problem.jacobian)
-    base = problem.covariance(torch.zeros(1, dtype=torch.float64))
+    base = problem.prior.covariance(torch.zeros(1, dtype=torch.float64))
     return signal_gram(compression.features, base, None if before is None else before[0])[None]
 
 
@@ -160,7 +141,7 @@ def signal_gram(features: RowBlocks, covariance: WeightCovariance, known: Tensor
     return mirror_(total)
 
 
-class Compressed(Conditional):
+class Compressed(WeightConditional):
     """The posterior of the compressed model.
 
     Args:
@@ -201,7 +182,7 @@ class Compressed(Conditional):
     def with_pixel_variance(self, extra: Tensor) -> "Compressed":
         """The same with independent variances of some pixels added, (pixels,), mostly zero."""
         index = extra.nonzero()[:, 0]
-        noise = SpottedNoise(self.measurement_noise, index, extra[index] / self.noise)
+        noise = FreedPixelNoise(self.measurement_noise, index, extra[index] / self.noise)
         lower = noise.correct_factor(self.compression.basis, self.lower)
         change = torch.linalg.solve_triangular(self.lower, lower, upper=False)
         return Compressed(
@@ -210,7 +191,7 @@ class Compressed(Conditional):
             noise,
             lower,
             self.covariance,
-            extra if self.pixel_variance is None else self.pixel_variance + extra,
+            self._added(extra),
             self.noise,
             self._shifted(change=change),
         )
@@ -230,14 +211,14 @@ class Compressed(Conditional):
 
     def measure(self, weights: Tensor) -> Tensor:
         """``Q F w``."""
-        return self.compression.basis @ self.compression.features.inner(weights).T
+        return self.compression.basis.combine(self.compression.features.inner(weights))
 
-    def _split(self, columns: Tensor) -> _Split:
-        return _split(self.compression.basis, self.measurement_noise, self.lower, columns)
+    def _split(self, residuals: Tensor) -> _Split:
+        return _split(self.compression.basis, self.measurement_noise, self.lower, residuals)
 
-    def solve(self, columns: Tensor) -> Tensor:
-        """``K⁻¹ r``, (measurements, n) → the same."""
-        split = self._split(columns)
+    def solve(self, residuals: Tensor) -> Tensor:
+        """``K⁻¹ r``, (n, measurements) → the same."""
+        split = self._split(residuals)
         return self._solve(split, solve_factored(self.factor, split.z))
 
     def _solve(self, split: _Split, inner: Tensor) -> Tensor:
@@ -250,15 +231,16 @@ class Compressed(Conditional):
             inner: ``(M + s² I)⁻¹ z``.
         """
         there = inner - split.seen / self.noise
-        back = torch.linalg.solve_triangular(self.lower.T, there, upper=True).to(split.rest)
-        return self.measurement_noise.solve(self.compression.basis @ back) + split.solved / self.noise
+        back = torch.linalg.solve_triangular(self.lower, there, upper=False, left=False).to(split.rest)
+        inside = self.compression.basis.combine(back)
+        return self.measurement_noise.solve(inside) + split.solved / self.noise
 
-    def update(self, columns: Tensor) -> tuple[Tensor, Tensor | None]:
-        """See `Conditional.update`; no network."""
-        split = self._split(columns)
+    def update(self, residuals: Tensor) -> tuple[Tensor, Tensor | None]:
+        """See `WeightConditional.update`; no network."""
+        split = self._split(residuals)
         inner = solve_factored(self.factor, split.z)
-        projected = (self.lower @ inner).to(columns)  # Qᵀ K⁻¹ r
-        weights = self.covariance(self.compression.features.combine(projected.T))
+        projected = (inner @ self.lower.T).to(residuals)  # Qᵀ K⁻¹ r
+        weights = self.covariance(self.compression.features.combine(projected))
         if self.pixel_variance is None:
             return weights, None
         back = self.problem.back_project(self._solve(split, inner))
@@ -269,26 +251,23 @@ class Compressed(Conditional):
 
         ``J Σ Jᵀ + D − C K⁻¹ Cᵀ`` with ``C = J Σ Fᵀ Qᵀ + D Bᵀ``, rows of the pixels asked for.
         """
-        basis, lower = self.compression.basis, self.lower
-        units = torch.zeros(len(index), self.problem.pixels).to(self.problem.jacobian.weights)
-        units[torch.arange(len(index)), index] = 1
-        shape = self.problem.jacobian.range_shape
+        lower, features = self.lower, self.compression.features
+        units = self.problem.unit_images(index)
         # In float64, since what is left is a small difference.
-        rows = self.problem.jacobian.T(units.reshape(-1, *shape)).double()
+        rows = self.problem.jacobian.T(units.reshape(-1, *self.problem.jacobian.range_shape)).double()
         weighted = self.covariance(rows)
-        across = lower.T @ self.compression.features.inner(weighted).T  # Lᵀ F Σ Jᵀ, (rank, n)
+        across = features.inner(weighted) @ lower  # J Σ Fᵀ L, (n, rank)
         prior = rows @ weighted.T
         prior = 0.5 * (prior + prior.T)
         if self.pixel_variance is None:
-            white = torch.linalg.solve_triangular(self.factor, across, upper=False)
-            return prior - white.T @ white
+            white = whiten(self.factor, across)
+            return prior - white @ white.T
         # With T = (M + s² I)⁻¹ and X = L⁻¹ Qᵀ N⁻¹ B D: Qᵀ K⁻¹ Q = L T Lᵀ, Qᵀ K⁻¹ B D = L T X, and
         # D Bᵀ K⁻¹ B D = (D Bᵀ N⁻¹ B D − Xᵀ M T X)/s², where M T = I − s² T.
         variance = self.pixel_variance[index].double()
         seen = self.problem.project(units)
         solved = self.measurement_noise.solve(seen)
-        across_noise = basis.inner(solved).double() * variance
-        x = torch.linalg.solve_triangular(lower, across_noise, upper=False)
-        own = (seen.double().T @ solved.double()) * variance[:, None] * variance
-        white = torch.linalg.solve_triangular(self.factor, across + x, upper=False)
-        return prior + torch.diag(variance) - (own - x.T @ x) / self.noise - white.T @ white
+        x = whiten(lower, self.compression.basis.inner(solved).double() * variance[:, None])
+        own = (seen.double() @ solved.double().T) * variance[:, None] * variance
+        white = whiten(self.factor, across + x)
+        return prior + torch.diag(variance) - (own - x @ x.T) / self.noise - white @ white.T

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from ct_dip.evidence.fit import fit_evidence
-from ct_dip.matrix_free import stochastic as module
-from ct_dip.matrix_free.stochastic import StochasticEvidence, fit_stochastic
+from ct_dip.posterior import stochastic_evidence as module
+from ct_dip.posterior.stochastic_evidence import StochasticEvidence, fit_stochastic
 from ct_dip.solvers.lanczos import Estimate
-from tests.matrix_free.dense import COMPLEMENTS, configured, exact_model, problem_of, random_theta
+from tests.posterior.dense import COMPLEMENTS, configured, exact_model, problem_of, random_theta
 
 CASES = [
     *((complement, "block", "optimum") for complement in COMPLEMENTS),

@@ -13,16 +13,16 @@ from benchmarks.kmnist import kmnist_scans
 from ct_dip.config import DipConfig, InferenceConfig
 from ct_dip.dip.fit import fit_dip
 from ct_dip.evidence.fit import fit_evidence
-from ct_dip.matrix_free.compressed import Compressed, basis_factor
-from ct_dip.matrix_free.compression import empty_compression, extend
-from ct_dip.matrix_free.fit import fit_compressed
-from ct_dip.matrix_free.iterative import Iterative
-from ct_dip.matrix_free.noise import MeasurementNoise
-from ct_dip.matrix_free.problem import matrix_free_problem
-from ct_dip.matrix_free.stochastic import StochasticEvidence
 from ct_dip.operators import ray_transform
+from ct_dip.posterior.compressed import Compressed, basis_factor
+from ct_dip.posterior.compressed_fit import fit_compressed
+from ct_dip.posterior.compression import empty_compression, extend
 from ct_dip.posterior.exact import condition
+from ct_dip.posterior.iterative import Iterative
+from ct_dip.posterior.measurement_noise import MeasurementNoise
 from ct_dip.posterior.model import linear_model
+from ct_dip.posterior.problem import linear_problem
+from ct_dip.posterior.stochastic_evidence import StochasticEvidence
 from ct_dip.tangent.jacobian import Jacobian
 
 IMAGES = (50, 51, 52)
@@ -53,15 +53,15 @@ def both(scan, fit, objective):
     config = InferenceConfig(objective=objective).resolved()
     transform = ray_transform(scan.geometry)
     jacobian = Jacobian(fit.network(), fit.network_input)
-    model = linear_model(fit, scan, jacobian, config, transform)
-    problem = matrix_free_problem(fit, scan, jacobian, config, transform)
+    model = linear_model(linear_problem(fit, scan, jacobian, config, transform))
+    problem = linear_problem(fit, scan, jacobian, config, transform)
     return Both(model, fit_evidence(model.evidence, starts=1), problem)
 
 
 def compressed_at(problem, theta, trace):
     prior, log_noise = theta[:-1], float(theta[-1])
     noise, variance = MeasurementNoise(problem.whitened, problem.complement.variance), math.exp(log_noise)
-    covariance = problem.covariance(prior)
+    covariance = problem.prior.covariance(prior)
     basis = extend(
         problem, covariance, empty_compression(problem), trace=trace * problem.measurements, max_rank=784
     )
@@ -95,7 +95,7 @@ def test_iterative_gradient_and_deviations_are_the_exact_ones(fits, first):
     scan, fit = fits[0]
     exact = first.exact
     jacobian = Jacobian(fit.network().double(), fit.network_input.double())
-    problem = matrix_free_problem(fit, scan, jacobian, first.problem.config, ray_transform(scan.geometry))
+    problem = linear_problem(fit, scan, jacobian, first.problem.config, ray_transform(scan.geometry))
     evidence = StochasticEvidence(problem, probes=8, tolerance=1e-3, rank=200)
     gradient = evidence.gradient(exact.theta)
     assert evidence.unconverged == 0

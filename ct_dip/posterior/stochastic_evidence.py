@@ -17,9 +17,8 @@ from torch import Tensor
 from ct_dip.evidence.fit import EvidenceFit
 from ct_dip.evidence.marginal import CovarianceSum
 from ct_dip.evidence.model import EvidenceModel
-from ct_dip.matrix_free.iterative import Iterative, nystrom_preconditioner
-from ct_dip.matrix_free.problem import Problem
-from ct_dip.priors.choose import weak_hyperprior
+from ct_dip.posterior.iterative import Iterative, nystrom_preconditioner
+from ct_dip.posterior.problem import Problem
 from ct_dip.priors.covariance import WeightCovariance
 from ct_dip.priors.weights import BlockPrior
 from ct_dip.progress import Progress
@@ -68,20 +67,11 @@ class StochasticEvidence:
         like = problem.jacobian.weights
         generator = torch.Generator().manual_seed(seed)
         signs = torch.randint(0, 2, (problem.measurements, probes), generator=generator)
-        self.probes = (2 * signs - 1).to(like)
-        self.pulled = problem.pull(self.probes)
+        self.probes = (2 * signs.T - 1).to(like)  # (probes, measurements)
+        self.pulled = problem.design.T(self.probes)
         self.back = problem.back_project(self.probes)
         empty = CovarianceSum(0, (), 0)  # what an evaluation by probes has in place of matrices
-        self.model = EvidenceModel(
-            matrices=empty,
-            prior=problem.prior,
-            complement=problem.complement,
-            residual=problem.residual,
-            residual_at_fit=problem.residual_at_fit,
-            log_noise=problem.log_noise,
-            hyperprior=weak_hyperprior(problem.config),
-            learn_noise=problem.config.noise == "learned",
-        )
+        self.model = problem.evidence_model(empty, problem.residual, complement=problem.complement)
         self._start: Tensor | None = None
         self._solver: Iterative | None = None
         self._age = 0
@@ -90,7 +80,7 @@ class StochasticEvidence:
     def solver(self, theta: Tensor, renew: bool = False) -> Iterative:
         """Of K(θ), with a preconditioner of this θ or of one not long ago."""
         prior, _, log_noise = self.model.split(theta)
-        covariance, pixels = self.problem.covariance(prior), self.pixel_variance(theta)
+        covariance, pixels = self.problem.prior.covariance(prior), self.pixel_variance(theta)
         noise = float(log_noise.exp())
         old = self._solver
         if old is None or renew or self._age >= RENEWAL:
@@ -122,15 +112,15 @@ class StochasticEvidence:
     def gradient(self, theta: Tensor) -> Gradient:
         """Of ``log p(y | θ) + log p(θ)``."""
         solver = self.solver(theta)
-        columns = torch.cat([self.problem.residual[:, None].to(self.probes), self.probes], dim=1)
-        solved = solver.solve(columns, self._start)
+        residuals = torch.cat([self.problem.residual[None].to(self.probes), self.probes])
+        solved = solver.solve(residuals, self._start)
         self._start = solved
         self.products += solver.products
         self.worst_residual = max(self.worst_residual, solver.worst_residual)
         self.unconverged += solver.unconverged
-        pulled, back = self.problem.pull(solved), self.problem.back_project(solved)
-        by_residual = self._forms(pulled[:1], pulled[:1], back[:1], back[:1], solved[:, :1], solved[:, :1])
-        by_probe = self._forms(pulled[1:], self.pulled, back[1:], self.back, solved[:, 1:], self.probes)
+        pulled, back = self.problem.design.T(solved), self.problem.back_project(solved)
+        by_residual = self._forms(pulled[:1], pulled[:1], back[:1], back[:1], solved[:1], solved[:1])
+        by_probe = self._forms(pulled[1:], self.pulled, back[1:], self.back, solved[1:], self.probes)
         leaf = theta.detach().requires_grad_()
         coefficients = self.model.coefficients(leaf)
         (slopes,) = torch.autograd.grad(  # (terms, parameters)
@@ -145,26 +135,26 @@ class StochasticEvidence:
     def effective_dimension(self, theta: Tensor) -> float:
         """``tr(K⁻¹ B JΣJᵀ Bᵀ)``, by the probes."""
         solver = self.solver(theta)
-        solved = solver.solve(self.probes, None if self._start is None else self._start[:, 1:])
-        pulled = solver.covariance(self.problem.pull(solved))
-        return float((pulled * self.pulled).double().sum() / self.probes.shape[1])
+        solved = solver.solve(self.probes, None if self._start is None else self._start[1:])
+        pulled = solver.covariance(self.problem.design.T(solved))
+        return float((pulled * self.pulled).double().sum() / len(self.probes))
 
     def log_evidence(self, theta: Tensor) -> Estimate:
         """``log p(y | θ)``."""
         solver = self.solver(theta, renew=True)
         residual = self.problem.residual
-        quadratic = float(residual @ solver.solve(residual[:, None].to(self.probes))[:, 0].double())
+        quadratic = float(residual @ solver.solve(residual[None].to(self.probes))[0].double())
         found = log_det(
             solver.operator,
             self.problem.measurements,
             preconditioner=solver.preconditioner,  # type: ignore[arg-type]
             steps=_LANCZOS_STEPS,
-            probes=self.probes.shape[1],
+            probes=len(self.probes),
             seed=self.seed,
             dtype=self.probes.dtype,
             device=self.probes.device,
         )
-        self.products += solver.products + _LANCZOS_STEPS * self.probes.shape[1]
+        self.products += solver.products + _LANCZOS_STEPS * len(self.probes)
         constant = self.problem.measurements * math.log(2 * math.pi)
         value = -0.5 * (quadratic + found.value + constant) - self.problem.log_noise
         return Estimate(value, 0.5 * found.standard_error)
@@ -180,12 +170,12 @@ class StochasticEvidence:
                 left, right = (w[:, where].double().reshape(len(w), -1, kernel**2) for w in (f, g))
                 parts.append(torch.einsum("npq,dpq->nd", left.mT @ right, tap_pairs(kernel).pairs))
         else:
-            base: WeightCovariance = problem.covariance(torch.zeros(1, dtype=torch.float64))
+            base: WeightCovariance = problem.prior.covariance(torch.zeros(1, dtype=torch.float64))
             parts.append((f * base(g)).double().sum(dim=1, keepdim=True))
         complement = problem.complement
         if complement is not None and complement.in_model:
             parts.append((x.double() * complement.variance * y.double()).sum(dim=1, keepdim=True))
-        parts.append((u.double() * v.double()).sum(dim=0)[:, None])
+        parts.append((u.double() * v.double()).sum(dim=1, keepdim=True))
         return torch.cat(parts, dim=1)
 
 

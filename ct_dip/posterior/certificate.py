@@ -13,9 +13,9 @@ from typing import NamedTuple
 import torch
 
 from ct_dip.evidence.model import Tail
-from ct_dip.matrix_free.compressed import Compressed
-from ct_dip.matrix_free.iterative import Iterative
-from ct_dip.matrix_free.problem import Problem
+from ct_dip.posterior.compressed import Compressed
+from ct_dip.posterior.iterative import Iterative
+from ct_dip.posterior.problem import Problem
 from ct_dip.progress import Stage
 
 # Of a mean that is off by a quarter of a deviation, 95 % intervals cover 94.3 %; those of deviations that are
@@ -73,7 +73,7 @@ def check_compression(
         of_evidence: that of the search, if the image's has free pixels besides.
     """
     problem = at_mean.problem.in_float64()
-    residual = problem.residual[:, None]
+    residual = problem.residual[None]
     whole = _whole(at_mean, problem, stage)
     compressed = at_mean.solve(residual)
     exact = whole.solve(residual, compressed)
@@ -125,9 +125,9 @@ def tail_beyond(compressed: Compressed, scale: float, seed: int = 0) -> Tail | N
     if trace <= error or squares <= 0:
         return None
     problem, covariance = compressed.problem.in_float64(), compressed.covariance
-    solved = compressed.solve(problem.residual[:, None])
-    seen = compressed.compression.features.combine(compressed.compression.basis.inner(solved).T)
-    whole = covariance.root_adjoint(problem.pull(solved)).square().sum()
+    solved = compressed.solve(problem.residual[None])
+    seen = compressed.compression.features.combine(compressed.compression.basis.inner(solved))
+    whole = covariance.root_adjoint(problem.design.T(solved)).square().sum()
     typical = squares / trace
     # It may be negative: S − S_c has what is between Q and the rest besides.
     quadratic = float(whole - covariance.root_adjoint(seen).square().sum()) / (1 + typical)
@@ -160,11 +160,11 @@ def _moments_beyond(compressed: Compressed, seed: int) -> tuple[float, float, fl
     wholes, insides = [], []
     for _ in range(_PROBES // _TOGETHER):
         weights = compressed.weight_deviations(_TOGETHER, generator)
-        wholes.append(compressed.problem.measure(weights))
+        wholes.append(compressed.problem.design(weights))
         insides.append(compressed.measure(weights))
-    whole, inside = torch.cat(wholes, dim=1), torch.cat(insides, dim=1)
+    whole, inside = torch.cat(wholes), torch.cat(insides)
     solved = compressed.measurement_noise.solve(whole + inside)
-    products = (whole - inside).double().T @ solved.double() / compressed.noise
+    products = (whole - inside).double() @ solved.double().T / compressed.noise
     products = 0.5 * (products + products.T)  # without a difference of large numbers
     own = products.diagonal()
     squares = float(products.square().sum() - own.square().sum()) / (_PROBES * (_PROBES - 1))

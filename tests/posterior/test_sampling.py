@@ -5,8 +5,8 @@ import time
 import pytest
 import torch
 
-from ct_dip.matrix_free.sampling import LEAST, SampledDeviations, draw_samples
-from tests.matrix_free.dense import compressed, configured, exact_model, problem_of
+from ct_dip.posterior.sampling import LEAST, SampledDeviations, draw_samples
+from tests.posterior.dense import compressed, configured, exact_model, problem_of
 
 
 @pytest.fixture(scope="module")

@@ -13,15 +13,14 @@ from ct_dip.data.simulate import NoiseLevel, simulate
 from ct_dip.dip.fit import fit_dip
 from ct_dip.errors import CtDipError
 from ct_dip.geometry import Volume
-from ct_dip.matrix_free import infer
-from ct_dip.matrix_free.iterative import Iterative
 from ct_dip.pipeline import reconstruct
-from ct_dip.posterior import regimes
+from ct_dip.posterior import infer, regimes
 from ct_dip.posterior.fit import fit_posterior
+from ct_dip.posterior.iterative import Iterative
 from ct_dip.scanners import scanner
 from ct_dip.tangent.jacobian import Jacobian
 from tests import tiny
-from tests.matrix_free.dense import FEW, MANY
+from tests.posterior.dense import FEW, MANY
 from tests.test_pipeline import Notes
 
 QUICK = ["dip.channels=[8,8]", "dip.max_steps=150", "dip.cooldown_steps=50", "inference.starts=1"]

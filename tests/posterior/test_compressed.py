@@ -5,12 +5,12 @@ import dataclasses
 import pytest
 import torch
 
-from ct_dip.matrix_free.compressed import Compressed, basis_factor, feature_signals, projected_evidence
-from ct_dip.matrix_free.compression import empty_compression, extend
-from ct_dip.matrix_free.noise import MeasurementNoise
+from ct_dip.posterior.compressed import Compressed, basis_factor, feature_signals, projected_evidence
+from ct_dip.posterior.compression import empty_compression, extend
 from ct_dip.posterior.exact import condition, prior_covariance
+from ct_dip.posterior.measurement_noise import MeasurementNoise
 from tests import tiny
-from tests.matrix_free.dense import (
+from tests.posterior.dense import (
     COMPLEMENTS,
     FEW,
     MANY,
@@ -81,17 +81,17 @@ def test_posterior_of_a_normalised_network(full, photons):
 def test_solves_and_updates_are_those_of_the_matrix(full, complement):
     problem, model, theta, posterior, _, _ = full(complement)
     whole = measured_covariance(model, prior_covariance(model, theta), theta)
-    r = torch.randn(problem.measurements, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    alpha = torch.linalg.solve(whole, r)
+    r = torch.randn(3, problem.measurements, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    alpha = torch.linalg.solve(whole, r.T).T
     close(posterior.solve(r), alpha)
     weights, pixels = posterior.update(r)
-    covariance = problem.covariance(model.evidence.split(theta)[0])
-    close(weights, covariance(problem.pull(alpha)))
+    covariance = problem.prior.covariance(model.evidence.split(theta)[0])
+    close(weights, covariance(problem.design.T(alpha)))
     if complement == "none":
         assert pixels is None
     else:
         variance = model.evidence.complement_factor(theta) * problem.complement.variance
-        close(pixels, variance * (alpha.T @ model.whitened))
+        close(pixels, variance * (alpha @ model.whitened))
 
 
 @pytest.mark.parametrize(("complement", "prior", "objective"), CASES)
@@ -108,7 +108,7 @@ def test_evidence_is_that_of_exact_inference(full, complement, prior, objective)
 def test_rest_of_a_strong_signal_in_float32(views):
     """It is a millionth of the sinogram: a difference of squares would not have a digit left."""
     problem = problem_of(configured("slope"), views=views, double=False)
-    covariance, whitened = problem.covariance(problem.prior.start), problem.whitened.dense()
+    covariance, whitened = problem.prior.covariance(problem.prior.start), problem.whitened.dense()
     kept = extend(problem, covariance, empty_compression(problem), trace=1e-20, max_rank=10)
     q = columns_of(kept.basis)
     r = problem.residual + 1e4 * q @ torch.randn(10, generator=torch.Generator().manual_seed(0)).double()
@@ -202,7 +202,7 @@ def test_sinograms_are_as_the_model_expects_them(full):
     size = problem.measurements
     whole = measured_covariance(model, prior_covariance(model, theta), theta)
     count = 4000
-    drawn = posterior.sinograms(count, torch.Generator().manual_seed(0))
+    drawn = posterior.sinograms(count, torch.Generator().manual_seed(0)).T
     white = torch.linalg.solve_triangular(torch.linalg.cholesky(whole), drawn, upper=False)
     assert abs(float(white.square().sum()) - size * count) < 4 * (2 * size * count) ** 0.5
     assert float((white @ white.T / count - torch.eye(size)).abs().max()) < 5 * (2 / count) ** 0.5

@@ -1,4 +1,4 @@
-"""Inference without matrices of the size of the image or of the sinogram: compressed or iterative."""
+"""From a problem to its posterior, in three regimes: hyperparameters by evidence, then conditioning."""
 
 import dataclasses
 import hashlib
@@ -11,25 +11,97 @@ import torch
 from torch import Tensor
 
 from ct_dip.config import InferenceConfig
-from ct_dip.matrix_free.certificate import check_compression
-from ct_dip.matrix_free.compressed import Compressed
-from ct_dip.matrix_free.conditional import Conditional
-from ct_dip.matrix_free.fit import fit_compressed
-from ct_dip.matrix_free.iterative import Iterative
-from ct_dip.matrix_free.problem import Problem, problem_digest
-from ct_dip.matrix_free.relevance import relevant_pixels
-from ct_dip.matrix_free.sampling import LEAST, SampledDeviations, draw_samples
-from ct_dip.matrix_free.stochastic import StochasticEvidence, fit_stochastic
+from ct_dip.evidence.laplace import hyperparameter_points
+from ct_dip.evidence.stage import evidence_stage
+from ct_dip.posterior.certificate import check_compression
+from ct_dip.posterior.compressed import Compressed
+from ct_dip.posterior.compressed_fit import fit_compressed
+from ct_dip.posterior.conditional import Conditional, WeightConditional
+from ct_dip.posterior.deviations import DenseDeviations
+from ct_dip.posterior.exact import Exact, condition_over
 from ct_dip.posterior.inferred import Inferred
+from ct_dip.posterior.iterative import Iterative
+from ct_dip.posterior.model import features_digest, linear_model
+from ct_dip.posterior.problem import Problem, problem_digest
+from ct_dip.posterior.relevance import freed_pixels
+from ct_dip.posterior.sampling import LEAST, SampledDeviations, draw_samples
+from ct_dip.posterior.stochastic_evidence import StochasticEvidence, fit_stochastic
 from ct_dip.progress import Progress
 
 _TOGETHER = 16  # samples that are projected together
+# What the search for hyperparameters reads of the configuration; the rest comes after it.
+_SEARCHED = {
+    *("prior", "prior_mean", "objective", "hyperprior", "predcp_strength", "complement", "noise", "starts")
+}
 _CLOSED_PIXELS = 2048  # up to which a pass for every pixel is worth exact deviations
 
 
 def has_closed_deviations(config: InferenceConfig, pixels: int) -> bool:
     """Whether a compression's deviations are those of the closed form, rather than of samples."""
     return config.deviations == "closed" or (config.deviations == "auto" and pixels <= _CLOSED_PIXELS)
+
+
+def infer_exact(
+    problem: Problem, *, seed: int = 0, folder: Path | None = None, progress: Progress | None = None
+) -> Inferred:
+    """The posterior in closed form; see `ct_dip.posterior.exact`.
+
+    Args:
+        folder: where features and hyperparameters are kept.
+    """
+    progress, config = progress or Progress(), problem.config
+    model = linear_model(problem, progress, folder)
+    found = evidence_stage(
+        model.evidence,
+        folder,
+        _evidence_digest(problem, seed),
+        starts=config.starts,
+        seed=seed,
+        progress=progress,
+    )
+    with progress.stage("posterior"):
+        freed = _freed(Exact(problem, model, found.theta), seed) if config.relevance else None
+        if freed is not None:
+            model = model._replace(relevance=freed)
+        points = found.theta[None]
+        if config.integrate == "laplace":
+            points = hyperparameter_points(model.evidence, found)
+        moments = condition_over(model, points)
+        if config.temper != 1:
+            moments = moments._replace(covariance=condition_over(model, points, config.temper).covariance)
+        _, _, noise = model.evidence.split(found.theta)
+        return Inferred(
+            evidence=found,
+            noise=math.exp(float(noise)),
+            mean=moments.mean,
+            deviations=DenseDeviations(moments.covariance),
+            sinogram_variance=(model.design @ moments.covariance * model.design).sum(dim=1),
+            effective_dimension=model.evidence.effective_dimension(found.theta),
+            spots=_count(freed),
+            jitter=max(found.jitter, moments.jitter),
+            certificate={},
+            extra={},
+        )
+
+
+def _freed(posterior: Conditional, seed: int) -> Tensor | None:
+    """Own variances of pixels that contradict the model, if there are any."""
+    variance = freed_pixels(posterior, seed)
+    return variance if bool(variance.any()) else None
+
+
+def _count(freed: Tensor | None) -> int:
+    return 0 if freed is None else int((freed > 0).sum())
+
+
+def _evidence_digest(problem: Problem, seed: int) -> str:
+    """Of everything that the hyperparameters depend on."""
+    settings = problem.config.model_dump_json(include=_SEARCHED)
+    identity = f"{features_digest(problem)} {problem.fit.tv_weight!r} {settings} {seed}"
+    if problem.complement is not None:
+        variance = problem.complement.variance.cpu().numpy().tobytes()
+        identity += f" {problem.complement[1:]} {hashlib.sha256(variance).hexdigest()}"
+    return identity
 
 
 def infer_compressed(
@@ -41,7 +113,7 @@ def infer_compressed(
     folder: Path | None = None,
     progress: Progress | None = None,
 ) -> Inferred:
-    """The posterior by a compression of the sinogram; see `ct_dip.matrix_free.compressed`.
+    """The posterior by a compression of the sinogram; see `ct_dip.posterior.compressed`.
 
     Args:
         max_rank: of the basis, that memory allows.
@@ -66,12 +138,10 @@ def infer_compressed(
     at_mean = of_evidence = found.posterior(problem)
     del found  # with the matrices of the search
     compression, base, noise = at_mean.compression, at_mean.measurement_noise, at_mean.noise
-    spots = torch.zeros(problem.pixels, dtype=torch.float64)
     with progress.stage("posterior"):
-        if config.relevance:
-            spots = relevant_pixels(at_mean, seed)
-            if spots.any():
-                at_mean = at_mean.with_pixel_variance(spots)
+        freed = _freed(at_mean, seed) if config.relevance else None
+        if freed is not None:
+            at_mean = at_mean.with_pixel_variance(freed)
         spread = at_mean if config.temper == 1 else at_mean.tempered(config.temper)
         mean = at_mean.mean()
     with progress.stage("check of the compression") as stage:
@@ -107,7 +177,7 @@ def infer_compressed(
         deviations=deviations,
         sinogram_variance=variance,
         effective_dimension=effective_dimension,
-        spots=int((spots > 0).sum()),
+        spots=_count(freed),
         jitter=max(evidence.jitter, at_mean.jitter, spread.jitter),
         certificate=certificate,
         extra=extra,
@@ -122,7 +192,7 @@ def infer_iterative(
     folder: Path | None = None,
     progress: Progress | None = None,
 ) -> Inferred:
-    """The posterior by conjugate gradients and random probes; see `ct_dip.matrix_free.iterative`."""
+    """The posterior by conjugate gradients and random probes; see `ct_dip.posterior.iterative`."""
     progress, config = progress or Progress(), problem.config
     evidence = StochasticEvidence(
         problem,
@@ -134,11 +204,9 @@ def infer_iterative(
     found = fit_stochastic(evidence, progress=progress)
     with progress.stage("posterior"):
         at_mean = evidence.solver(found.evidence.theta, renew=True)
-        spots = torch.zeros(problem.pixels, dtype=torch.float64)
-        if config.relevance:
-            spots = relevant_pixels(at_mean, seed)
-            if spots.any():
-                at_mean = at_mean.with_pixel_variance(spots)
+        freed = _freed(at_mean, seed) if config.relevance else None
+        if freed is not None:
+            at_mean = at_mean.with_pixel_variance(freed)
         mean = at_mean.mean()
         spread = Iterative(
             problem,
@@ -169,7 +237,7 @@ def infer_iterative(
         deviations=deviations,
         sinogram_variance=variance,
         effective_dimension=evidence.effective_dimension(found.evidence.theta),
-        spots=int((spots > 0).sum()),
+        spots=_count(freed),
         jitter=0.0,
         certificate=certificate,
         extra={"log_complement": values["log_complement"]} if "log_complement" in values else {},
@@ -178,7 +246,7 @@ def infer_iterative(
 
 def _deviations(
     problem: Problem,
-    spread: Conditional,
+    spread: WeightConditional,
     seed: int,
     closed: bool,
     deadline: float | None,
@@ -209,11 +277,11 @@ def _deviations(
     }
     variance = torch.zeros(problem.measurements, dtype=torch.float64, device=drawn.device)
     for part in torch.split(deviations.drawn, _TOGETHER):
-        variance += problem.project(part).double().square().sum(dim=1) / len(drawn)
+        variance += problem.project(part).double().square().sum(dim=0) / len(drawn)
     return deviations, variance
 
 
-def _digest(problem: Problem, spread: Conditional) -> str:
+def _digest(problem: Problem, spread: WeightConditional) -> str:
     """Of everything that samples depend on but their seed."""
     identity = f"{problem_digest(problem)} {problem.config} {spread.noise} {type(spread).__name__}"
     digest = hashlib.sha256(identity.encode())

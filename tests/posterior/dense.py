@@ -3,15 +3,13 @@
 import torch
 
 from ct_dip.config import InferenceConfig
-from ct_dip.evidence.model import EvidenceModel
-from ct_dip.matrix_free.compressed import Compressed, basis_factor, feature_signals, projected_evidence
-from ct_dip.matrix_free.compression import empty_compression, extend
-from ct_dip.matrix_free.noise import MeasurementNoise
-from ct_dip.matrix_free.problem import matrix_free_problem
 from ct_dip.operators import ray_transform
+from ct_dip.posterior.compressed import Compressed, basis_factor, feature_signals, projected_evidence
+from ct_dip.posterior.compression import empty_compression, extend
 from ct_dip.posterior.exact import LinearModel
+from ct_dip.posterior.measurement_noise import MeasurementNoise
 from ct_dip.posterior.model import _measured
-from ct_dip.priors.choose import weak_hyperprior
+from ct_dip.posterior.problem import linear_problem
 from ct_dip.priors.weights import BlockPrior
 from ct_dip.tangent.jacobian import Jacobian
 from ct_dip.tangent.statistics import feature_statistics
@@ -31,7 +29,7 @@ def problem_of(config, *, shape=tiny.PLAIN, photons=False, double=True, views=FE
     network, z = fit.network(), fit.network_input
     if double:
         network, z = network.double(), z.double()
-    return matrix_free_problem(fit, data, Jacobian(network, z), config, ray_transform(data.geometry))
+    return linear_problem(fit, data, Jacobian(network, z), config, ray_transform(data.geometry))
 
 
 def measured_jacobian(problem):
@@ -39,9 +37,9 @@ def measured_jacobian(problem):
     return problem.whitened.dense() @ problem.jacobian.dense()
 
 
-def columns_of(columns):
-    """Written down, (measurements, rank), float64."""
-    return columns @ torch.eye(columns.rank, dtype=torch.float64)
+def columns_of(basis):
+    """Q written down, (measurements, rank), float64."""
+    return basis.whole().double().T
 
 
 def exact_model(problem):
@@ -50,18 +48,10 @@ def exact_model(problem):
     if isinstance(problem.prior, BlockPrior):
         grams = feature_statistics(problem.jacobian).grams
     else:
-        grams = (dense @ problem.covariance(torch.zeros(1, dtype=torch.float64))(dense).T)[None]
+        grams = (dense @ problem.prior.covariance(torch.zeros(1, dtype=torch.float64))(dense).T)[None]
     whitened = problem.whitened.dense()
-    evidence = EvidenceModel(
-        matrices=_measured(grams, whitened, problem.complement),
-        prior=problem.prior,
-        complement=problem.complement,
-        residual=problem.residual,
-        residual_at_fit=problem.residual_at_fit,
-        log_noise=problem.log_noise,
-        point="fit" if problem.config.objective == "fit" else "optimum",
-        hyperprior=weak_hyperprior(problem.config),
-        learn_noise=problem.config.noise == "learned",
+    evidence = problem.evidence_model(
+        _measured(grams, whitened, problem.complement), problem.residual, complement=problem.complement
     )
     return LinearModel(grams, whitened, problem.prior_mean, evidence)
 
@@ -77,7 +67,7 @@ def compressed(problem, model, theta, *, rank=30):
     """(`Compressed`, its `EvidenceModel`, θ of that) at the θ of an exact model."""
     prior, _, log_noise = model.evidence.split(theta)
     noise = float(log_noise.exp())
-    covariance = problem.covariance(prior)
+    covariance = problem.prior.covariance(prior)
     basis = extend(problem, covariance, empty_compression(problem), trace=1e-20, max_rank=rank)
     pixels = None
     if problem.complement is not None and problem.complement.in_model:

@@ -5,11 +5,12 @@ import math
 import pytest
 import torch
 
-from ct_dip.matrix_free import noise as module
-from ct_dip.matrix_free.compressed import basis_factor
-from ct_dip.matrix_free.noise import MeasurementNoise, SpottedNoise
-from ct_dip.matrix_free.row_blocks import Basis, RowBlocks
-from tests.matrix_free.dense import FEW, MANY, columns_of, configured, problem_of
+from ct_dip.posterior import measurement_noise as module
+from ct_dip.posterior.compressed import basis_factor
+from ct_dip.posterior.measurement_noise import FreedPixelNoise, MeasurementNoise
+from ct_dip.posterior.row_blocks import RowBlocks
+from tests.identities import assert_every_identity
+from tests.posterior.dense import FEW, MANY, columns_of, configured, problem_of
 
 
 @pytest.fixture(scope="module", params=[FEW, MANY], ids=["measurements", "pixels"])
@@ -23,9 +24,9 @@ def matrix(problem, variance):
     return torch.eye(len(b), dtype=torch.float64) + (b * variance) @ b.T
 
 
-def columns(problem, seed=0):
+def sinograms(problem, seed=0):
     generator = torch.Generator().manual_seed(seed)
-    return torch.randn(problem.measurements, 4, generator=generator, dtype=torch.float64)
+    return torch.randn(4, problem.measurements, generator=generator, dtype=torch.float64)
 
 
 @pytest.mark.parametrize("dense", [True, False], ids=["factorised", "iterated"])
@@ -36,14 +37,15 @@ def test_it_is_its_matrix(problem, dense, monkeypatch):
     noise, expected, v = (
         MeasurementNoise(problem.whitened, variance),
         matrix(problem, variance),
-        columns(problem),
+        sinograms(problem),
     )
-    assert noise.dense is dense
+    assert noise.factorised is dense
     if dense:
         assert len(noise._lower) == min(problem.pixels, problem.measurements)
-    torch.testing.assert_close(noise(v), expected @ v)
+    torch.testing.assert_close(noise(v), v @ expected)
+    assert_every_identity(noise)
     tolerance = 1e-10 if dense else 3e-5  # conjugate gradients to 1e-5
-    torch.testing.assert_close(noise.solve(v), torch.linalg.solve(expected, v), rtol=0, atol=tolerance)
+    torch.testing.assert_close(noise.solve(v), torch.linalg.solve(expected, v.T).T, rtol=0, atol=tolerance)
     value, error = noise.log_det
     assert (float(error) == 0) is dense
     assert abs(float(value - torch.logdet(expected))) < 4 * float(error) + 1e-5
@@ -52,7 +54,7 @@ def test_it_is_its_matrix(problem, dense, monkeypatch):
 
 
 def test_without_a_complement_it_is_the_identity(problem):
-    noise, v = MeasurementNoise(problem.whitened, None), columns(problem)
+    noise, v = MeasurementNoise(problem.whitened, None), sinograms(problem)
     assert torch.equal(noise(v), v)
     assert torch.equal(noise.solve(v), v)
     assert float(noise.log_det.value) == 0
@@ -62,14 +64,14 @@ def test_a_solve_that_does_not_converge_is_remembered(problem, monkeypatch):
     monkeypatch.setattr(module, "DENSE", 0)
     monkeypatch.setattr(module, "_TOLERANCE", 1e-30)
     noise = MeasurementNoise(problem.whitened, problem.complement.variance)
-    noise.solve(columns(problem))
+    noise.solve(sinograms(problem))
     assert not noise.converged
     assert noise.worst_residual > 1e-30
 
 
 def test_a_later_solve_does_not_make_up_for_a_worse_one(problem, monkeypatch):
     monkeypatch.setattr(module, "DENSE", 0)
-    noise, v = MeasurementNoise(problem.whitened, problem.complement.variance), columns(problem)
+    noise, v = MeasurementNoise(problem.whitened, problem.complement.variance), sinograms(problem)
     monkeypatch.setattr(module, "_TOLERANCE", 1e-1)
     noise.solve(v)
     rough = noise.worst_residual
@@ -92,12 +94,12 @@ def test_spots_are_pixels_of_the_noise(problem, base, dense, monkeypatch):
     variance = torch.zeros(problem.pixels, dtype=torch.float64)
     variance[index] = extra
     own = problem.complement.variance if base == "slope" else None
-    spotted = SpottedNoise(MeasurementNoise(problem.whitened, own), index, extra)
+    spotted = FreedPixelNoise(MeasurementNoise(problem.whitened, own), index, extra)
     if own is not None:
         variance = variance + own
-    expected, v = matrix(problem, variance), columns(problem)
-    torch.testing.assert_close(spotted(v), expected @ v)
-    torch.testing.assert_close(spotted.solve(v), torch.linalg.solve(expected, v), rtol=0, atol=5e-5)
+    expected, v = matrix(problem, variance), sinograms(problem)
+    torch.testing.assert_close(spotted(v), v @ expected)
+    torch.testing.assert_close(spotted.solve(v), torch.linalg.solve(expected, v.T).T, rtol=0, atol=5e-5)
     value, error = spotted.log_det
     assert abs(float(value - torch.logdet(expected))) < 4 * float(error) + 1e-5
     torch.testing.assert_close(spotted.variance, variance)
@@ -106,7 +108,7 @@ def test_spots_are_pixels_of_the_noise(problem, base, dense, monkeypatch):
 def basis_of(problem, dtype):
     """A few columns in the range of B."""
     images = torch.randn(5, problem.pixels, generator=torch.Generator().manual_seed(4), dtype=dtype)
-    return Basis(RowBlocks((problem.project(images).T.contiguous(),)))
+    return RowBlocks((problem.project(images),))
 
 
 def seen_through(basis, covariance):
@@ -142,14 +144,14 @@ def test_a_factor_grows_with_its_basis(problem, known, dense, monkeypatch):
     monkeypatch.setattr(module, "DENSE", module.DENSE if dense else 0)
     solved = []
     solve = MeasurementNoise.solve
-    monkeypatch.setattr(MeasurementNoise, "solve", lambda n, v: solved.append(v.shape[1]) or solve(n, v))
+    monkeypatch.setattr(MeasurementNoise, "solve", lambda n, v: solved.append(len(v)) or solve(n, v))
     noise = MeasurementNoise(problem.whitened, problem.complement.variance)
     basis = basis_of(problem, torch.float32)
-    first = Basis(RowBlocks((basis.rows.whole()[:known],)))
+    first = RowBlocks((basis.whole()[:known],))
     whole, part = basis_factor(basis, noise), basis_factor(first, noise)
-    assert sum(solved) == basis.rank + known
+    assert sum(solved) == len(basis) + known
     grown = basis_factor(basis, noise, part)
-    assert sum(solved) == 2 * basis.rank  # what was known was not solved for again
+    assert sum(solved) == 2 * len(basis)  # what was known was not solved for again
     tolerance = 1e-10 if dense else 1e-4
     torch.testing.assert_close(grown, whole, rtol=tolerance, atol=tolerance * float(whole.abs().max()))
 
@@ -158,6 +160,6 @@ def test_a_factor_grows_with_its_basis(problem, known, dense, monkeypatch):
 def test_a_basis_is_seen_through_strong_spots(problem, strength):
     index, extra = torch.tensor([3, 17, 18]), strength * torch.tensor([0.5, 2.0, 0.1], dtype=torch.float64)
     base = MeasurementNoise(problem.whitened, problem.complement.variance)
-    spotted, basis = SpottedNoise(base, index, extra), basis_of(problem, torch.float32)
+    spotted, basis = FreedPixelNoise(base, index, extra), basis_of(problem, torch.float32)
     expected = seen_through(basis, matrix(problem, spotted.variance))
     assert relative(spotted.correct_factor(basis, basis_factor(basis, base)), expected) < 1e-7

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from ct_dip.matrix_free.iterative import Iterative, nystrom_preconditioner
 from ct_dip.posterior.exact import condition, prior_covariance
-from tests.matrix_free.dense import (
+from ct_dip.posterior.iterative import Iterative, nystrom_preconditioner
+from tests.posterior.dense import (
     compressed,
     configured,
     exact_model,

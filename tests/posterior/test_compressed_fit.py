@@ -5,15 +5,15 @@ import math
 
 import pytest
 import torch
+from ct_dip.posterior import compression
 
 from ct_dip.config import load_config
 from ct_dip.data.simulate import NoiseLevel, simulate
 from ct_dip.dip.fit import fit_dip
 from ct_dip.evidence.fit import fit_evidence
 from ct_dip.geometry import Volume
-from ct_dip.matrix_free import compression
-from ct_dip.matrix_free import fit as module
-from ct_dip.matrix_free.fit import fit_compressed
+from ct_dip.posterior import compressed_fit as module
+from ct_dip.posterior.compressed_fit import fit_compressed
 from ct_dip.posterior.exact import condition
 from ct_dip.posterior.fit import fit_posterior
 from ct_dip.scanners import scanner
@@ -23,7 +23,7 @@ from ct_dip.tangent.statistics import (
     streamed_difference_variances,
 )
 from tests import tiny
-from tests.matrix_free.dense import configured, exact_model, problem_of
+from tests.posterior.dense import configured, exact_model, problem_of
 
 CASES = [
     ("none", "block", "optimum"),

@@ -5,17 +5,16 @@ import dataclasses
 import pytest
 import torch
 
-from ct_dip.matrix_free.relevance import relevant_pixels
-from ct_dip.posterior.relevance import relevant_pixels as exactly
-from tests import tiny
-from tests.matrix_free.dense import compressed, configured, exact_model, problem_of
+from ct_dip.posterior.exact import Exact
+from ct_dip.posterior.relevance import freed_pixels
+from tests.posterior.dense import compressed, configured, exact_model, problem_of
 
 
 def with_a_bright_pixel(complement, pixel, height):
     problem = problem_of(configured(complement))
     image = torch.zeros(1, 30, dtype=torch.float64)
     image[0, pixel] = height
-    problem = dataclasses.replace(problem, residual=problem.project(image)[:, 0])
+    problem = dataclasses.replace(problem, residual=problem.project(image)[0])
     model = exact_model(problem)
     return problem, model, model.evidence.start
 
@@ -23,10 +22,10 @@ def with_a_bright_pixel(complement, pixel, height):
 @pytest.mark.parametrize("complement", ["none", "slope"])
 def test_one_bright_pixel(complement):
     problem, model, theta = with_a_bright_pixel(complement, 14, 8.0)
-    expected = exactly(model, theta, tiny.IMAGE)
+    expected = freed_pixels(Exact(problem, model, theta))
     assert expected[14] > 0  # there is something to find
     posterior, _, _ = compressed(problem, model, theta)
-    found = relevant_pixels(posterior)
+    found = freed_pixels(posterior)
     assert torch.equal(found > 0, expected > 0)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=0)
 
@@ -34,5 +33,5 @@ def test_one_bright_pixel(complement):
 def test_nothing_is_found_where_nothing_is():
     problem, model, theta = with_a_bright_pixel("slope", 14, 0.0)
     posterior, _, _ = compressed(problem, model, theta)
-    assert not exactly(model, theta, tiny.IMAGE).any()
-    assert not relevant_pixels(posterior).any()
+    assert not freed_pixels(Exact(problem, model, theta)).any()
+    assert not freed_pixels(posterior).any()

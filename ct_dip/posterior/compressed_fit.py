@@ -12,16 +12,16 @@ from ct_dip.checkpoint import stage_object
 from ct_dip.errors import CtDipError
 from ct_dip.evidence.fit import EvidenceFit, fit_evidence
 from ct_dip.evidence.model import COMPLEMENT_REACH, EvidenceModel
-from ct_dip.matrix_free.certificate import TAIL_PASSES, tail_beyond
-from ct_dip.matrix_free.compressed import (
+from ct_dip.posterior.certificate import TAIL_PASSES, tail_beyond
+from ct_dip.posterior.compressed import (
     Compressed,
     basis_factor,
     feature_signals,
     projected_evidence,
 )
-from ct_dip.matrix_free.compression import Compression, empty_compression, extend, from_state, to_state
-from ct_dip.matrix_free.noise import MeasurementNoise
-from ct_dip.matrix_free.problem import Problem, problem_digest
+from ct_dip.posterior.compression import Compression, empty_compression, extend, from_state, to_state
+from ct_dip.posterior.measurement_noise import MeasurementNoise
+from ct_dip.posterior.problem import Problem, problem_digest
 from ct_dip.progress import Progress
 from ct_dip.tangent.statistics import streamed_difference_variances
 
@@ -78,7 +78,7 @@ class CompressedFit(NamedTuple):
             self.compression,
             self.noise,
             self.lower,
-            problem.covariance(prior),
+            problem.prior.covariance(prior),
             None if self.noise.variance is None else noise * self.noise.variance,
             noise,
             self.model.matrices.lower(self.model.coefficients(self.evidence.theta)).to(self.lower),
@@ -120,7 +120,7 @@ def fit_compressed(
             f"{digest} {number} {before.rank} {theta.tolist()} {noise}",
             compute=lambda: extend(
                 problem,
-                problem.covariance(theta),
+                problem.prior.covariance(theta),
                 before,
                 trace=allowed * noise,
                 max_rank=max_rank,

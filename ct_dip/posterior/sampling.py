@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from ct_dip.checkpoint import stage_result, take
-from ct_dip.matrix_free.compressed import Compressed
-from ct_dip.matrix_free.conditional import Conditional
+from ct_dip.posterior.compressed import Compressed
+from ct_dip.posterior.conditional import WeightConditional
 from ct_dip.posterior.deviations import Deviations
 from ct_dip.progress import Progress
 
@@ -19,7 +19,7 @@ _CLOSED_CHUNK = 64  # pixels of the closed form that are taken together
 
 
 def draw_samples(
-    conditional: Conditional,
+    conditional: WeightConditional,
     count: int,
     seed: int,
     *,
@@ -74,7 +74,7 @@ class SampledDeviations(Deviations):
 
     def __init__(
         self,
-        conditional: Conditional,
+        conditional: WeightConditional,
         drawn: Tensor,
         seed: int,
         floor: float = 0.0,

@@ -5,15 +5,15 @@ import math
 import pytest
 import torch
 
-from ct_dip.matrix_free import certificate as module
-from ct_dip.matrix_free.certificate import check_compression, log_det_beyond, tail_beyond
-from ct_dip.matrix_free.compressed import Compressed, signal_gram
-from ct_dip.matrix_free.compression import Compression
-from ct_dip.matrix_free.infer import infer_compressed
-from ct_dip.matrix_free.noise import MeasurementNoise
-from ct_dip.matrix_free.rows import Columns, Rows
+from ct_dip.posterior import certificate as module
+from ct_dip.posterior.certificate import check_compression, log_det_beyond, tail_beyond
+from ct_dip.posterior.compressed import Compressed, signal_gram
+from ct_dip.posterior.compression import Compression
 from ct_dip.posterior.exact import condition
-from tests.matrix_free.dense import (
+from ct_dip.posterior.infer import infer_compressed
+from ct_dip.posterior.measurement_noise import MeasurementNoise
+from ct_dip.posterior.row_blocks import RowBlocks
+from tests.posterior.dense import (
     columns_of,
     compressed,
     configured,
@@ -132,9 +132,12 @@ def test_the_tail_of_one_direction_is_exact(strength, monkeypatch):
     scale = strength / float(values[left_out])
     basis = torch.cat([vectors[:, :left_out], vectors[:, left_out + 1 :]], dim=1)
     compression = Compression(
-        Columns(Rows([basis.T.contiguous()])), Rows([basis.T @ measured]), 0.0, 0.0, 0, True
+        RowBlocks((basis.T.contiguous(),)), RowBlocks((basis.T @ measured,)), 0.0, 0.0, 0, True
     )
-    noise, covariance = MeasurementNoise(problem.whitened, None), problem.covariance(torch.zeros(1).double())
+    noise, covariance = (
+        MeasurementNoise(problem.whitened, None),
+        problem.prior.covariance(torch.zeros(1).double()),
+    )
     covariance = covariance.scaled(scale)
     lower = torch.eye(compression.rank, dtype=torch.float64)
     tail = tail_beyond(Compressed(problem, compression, noise, lower, covariance, None, 1.0), scale)
