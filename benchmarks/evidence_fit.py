@@ -40,7 +40,7 @@ def run() -> Iterator[Row]:
 
     start = time.perf_counter()
     jacobian = Jacobian(fit.network(), fit.network_input)
-    model = linear_model(linear_problem(fit, scan, jacobian, config.resolved(), transform))
+    model = linear_model(linear_problem(fit, scan, jacobian, config, transform))
     prepared = time.perf_counter() - start
     found = fit_evidence(model.evidence, starts=1)
     ours = time.perf_counter() - start

@@ -122,7 +122,7 @@ def _products(
     fit: DipFit, scan: Scan, config: RunConfig, jacobian: Jacobian, transform: LinearMap
 ) -> dict[str, float]:
     """Seconds per vector."""
-    problem = linear_problem(fit, scan, jacobian, config.inference.resolved(), transform)
+    problem = linear_problem(fit, scan, jacobian, config.inference, transform)
     covariance = problem.prior.covariance(problem.prior.start)
     pixels = None if problem.complement is None else problem.complement.variance
     x = torch.randn(VECTORS, len(jacobian.weights))

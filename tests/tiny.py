@@ -63,7 +63,7 @@ def problem_and_model(config, *, shape=PLAIN, photons=False, seed=0):
     """(`Problem` in float64, `LinearModel`)."""
     fit, data = dip_fit(shape, seed), scan(photons=photons)
     jacobian = Jacobian(fit.network().double(), fit.network_input.double())
-    problem = linear_problem(fit, data, jacobian, config.resolved(), ray_transform(data.geometry))
+    problem = linear_problem(fit, data, jacobian, config, ray_transform(data.geometry))
     return problem, linear_model(problem)
 
 

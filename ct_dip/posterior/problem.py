@@ -153,7 +153,12 @@ class Problem:
 def linear_problem(
     fit: DipFit, scan: Scan, jacobian: Jacobian, config: InferenceConfig, transform: LinearMap, seed: int = 0
 ) -> Problem:
-    """The problem of a scan; ``config`` with every open choice made."""
+    """The problem of a scan.
+
+    Args:
+        seed: of the probes of the g-prior's scales.
+    """
+    config = config.resolved()
     variance, _ = scan.variance_or_estimate()
     inverse = torch.as_tensor(fit.scale / np.sqrt(variance)).to(jacobian.weights.device)
     whitened = Whitened(transform, inverse)

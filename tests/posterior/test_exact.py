@@ -101,7 +101,7 @@ def _without_eps(network):
 def _refitted(network, config):
     fit, scan = tiny.dip_fit(tiny.NORMALISED), tiny.scan()
     jacobian = Jacobian(network, tiny.network_input().double())
-    model = linear_model(linear_problem(fit, scan, jacobian, config.resolved(), ray_transform(scan.geometry)))
+    model = linear_model(linear_problem(fit, scan, jacobian, config, ray_transform(scan.geometry)))
     return condition(model, fit_evidence(model.evidence, starts=1).theta)
 
 
@@ -167,7 +167,7 @@ def test_many_measurements_are_rotated_to_as_many_as_pixels(objective, monkeypat
     jacobian = Jacobian(fit.network().double(), fit.network_input.double())
 
     def model():
-        return linear_model(linear_problem(fit, scan, jacobian, config.resolved(), ray_transform(geometry)))
+        return linear_model(linear_problem(fit, scan, jacobian, config, ray_transform(geometry)))
 
     rotated = model()
     monkeypatch.setattr("ct_dip.posterior.model._many_measurements", lambda *_: False)
