@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ct_dip.dip.unet import UNet, UNetShape, WeightBlock
 from ct_dip.operators.linear_map import LinearMap
 from ct_dip.tangent.linearised import LinearisedUNet
-from ct_dip.tangent.parts import UNFOLDED_BYTES, is_small
+from ct_dip.tangent.parts import UNFOLDED_BYTES
 
 # Of the largest map of one chunk: what fits the cache together with the other operands of a convolution.
 # As measured, 1 to 8 MB make no difference, and from 32 MB on convolutions lose a quarter of their speed.
@@ -49,8 +49,6 @@ def jacobian_bytes(shape: UNetShape, image: tuple[int, int]) -> int:
             module.register_forward_hook(count)
     with torch.no_grad():
         network(torch.empty(0, 1, *image))
-    if shape.scales > 1 and not shape.norm_groups and is_small(image):  # `ImageAdjoint`
-        constants += 4 * image[0] * image[1] * 10 * shape.channels[0]
     return constants + _MAPS_OF_A_PASS * max(CHUNK_BYTES, largest)
 
 
@@ -140,9 +138,9 @@ class Jacobian(LinearMap):
         names = [name for block in blocks for name in block.parameters]
         sizes = [self._network.convolutions[name].size.numel() for name in names]
         missing = dict(zip(names, torch.split(out, sizes, dim=1), strict=True))
-        for convolution, arrived in self._network.adjoint(images):
+        for convolution, z in self._network.adjoint(images):
             if convolution.name in missing:
-                convolution.to_weights(arrived, missing.pop(convolution.name))
+                convolution.to_weights(z, missing.pop(convolution.name))
             if not missing:
                 return
 

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from ct_dip.dip.unet import UNet
-from ct_dip.tangent.parts import Part, PlainPart, PointwisePart, interpolated_part, is_small
-from ct_dip.tangent.stages import Activation, Convolution, ImageAdjoint
+from ct_dip.tangent.parts import InterpolatedPart, PlainPart, PointwisePart
+from ct_dip.tangent.stages import Activation, Convolution
 
 
 class _Layer(NamedTuple):
@@ -25,8 +25,8 @@ class _Layer(NamedTuple):
     def tangent(self, weights: Tensor, *changes: Tensor) -> Tensor:
         return self.activation.tangent_(self.convolution.tangent(weights, *changes))
 
-    def adjoint_(self, x: Tensor) -> list[Tensor]:
-        return self.convolution.adjoint(self.activation.adjoint_(x))
+    def adjoint_(self, x: Tensor) -> Tensor:
+        return self.activation.adjoint_(x)
 
 
 class _Up(NamedTuple):
@@ -60,11 +60,11 @@ class LinearisedUNet:
             name, start = starts[module]
             recorded = inputs.pop(module)  # freed as its constants are made
             filters = torch.split(module.weight, [part.shape[1] for part in recorded], dim=1)
-            parts: list[Part] = []
+            parts: list[PlainPart] = []
             for activation, own in zip(recorded, filters, strict=True):
                 if coarse is not None and not parts:
                     fine = activation.shape[-2:]
-                    parts.append(interpolated_part(coarse, own, fine, network.shape.upsampling))
+                    parts.append(InterpolatedPart(coarse, own, fine, network.shape.upsampling))
                 elif own.shape[-1] == 1:
                     parts.append(PointwisePart(activation, own))
                 else:
@@ -91,14 +91,6 @@ class LinearisedUNet:
             self._ups.append(_Up(skip, *double(up.convolutions, coarse=inputs.pop(up)[0])))
         self._last = convolution(network.last)
         self._output_slope = _output_slope(network, outputs.pop(network.last))[0, 0]
-        self._from_image: ImageAdjoint | None = None
-        if self._ups and not network.shape.norm_groups and is_small(self.image.shape):
-            end: Any = network.ups[-1]
-            up = self._ups[-1]
-            self._from_image = ImageAdjoint(
-                network.last, up.second.activation, end.convolutions.second, up.first.activation
-            )
-            self.bytes += self._from_image.bytes
 
     def tangent(self, weights: Tensor) -> Tensor:
         """Changes of all weights, (n, P) → changes of the image, (n, rows, columns)."""
@@ -112,47 +104,38 @@ class LinearisedUNet:
             x = up.second.tangent(weights, up.first.tangent(weights, *parts))
         return self._last.tangent(weights, x)[:, 0] * self._output_slope
 
-    def adjoint(self, images: Tensor) -> Iterator[tuple[Convolution, list[Tensor]]]:
+    def adjoint(self, images: Tensor) -> Iterator[tuple[Convolution, Tensor]]:
         """Every convolution with the adjoint of images u at its output, last layer first.
 
-        (n, rows, columns) → what `Convolution.to_weights` takes, valid until the next one is asked for; who
-        needs no more stops asking.
+        (n, rows, columns) → (n, outputs, rows, columns) of the layer, valid until the next one is asked for;
+        who needs no more stops asking.
         """
         # What a ray transform returns has its images side by side, and all maps would inherit that layout.
-        u = images.contiguous() * self._output_slope
-        # Its constants are products of others. Rounded, they are those of a J that `tangent` does not have.
-        direct = self._from_image if u.dtype == self.image.dtype else None
-        arrived = self._last.adjoint(u[:, None])
-        yield self._last, arrived
-        if direct is None:
-            (x,) = self._last.to_inputs(arrived)
-        skipped: list[tuple[Part, Tensor] | None] = []  # the skips and what arrives there, finest first
+        z = (images.contiguous() * self._output_slope)[:, None]
+        yield self._last, z
+        (x,) = self._last.to_inputs(z)
+        skipped: list[tuple[PlainPart, Tensor] | None] = []  # skips and their cotangents, finest first
         for up in reversed(self._ups):
-            second = up.second.convolution
-            if direct is not None and up is self._ups[-1]:
-                yield second, second.adjoint(direct.second(u))
-                arrived = up.first.convolution.adjoint(direct.first(u))
-            else:
-                arrived = up.second.adjoint_(x)
-                yield second, arrived
-                arrived = up.first.adjoint_(*second.to_inputs(arrived))
-            yield up.first.convolution, arrived
-            x, *skip = up.first.convolution.to_inputs(arrived)
+            z = up.second.adjoint_(x)
+            yield up.second.convolution, z
+            z = up.first.adjoint_(*up.second.convolution.to_inputs(z))
+            yield up.first.convolution, z
+            x, *skip = up.first.convolution.to_inputs(z)
             skipped.append(None)
             if up.skip is not None:
-                arrived = up.skip.adjoint_(*skip)
-                yield up.skip.convolution, arrived
-                skipped[-1] = (up.skip.convolution.parts[0], arrived[0])
+                z = up.skip.adjoint_(*skip)
+                yield up.skip.convolution, z
+                skipped[-1] = (up.skip.convolution.parts[0], z)
         for double in reversed(self._downs):
             for layer in reversed(double):
-                arrived = layer.adjoint_(x)
-                yield layer.convolution, arrived
-                (x,) = layer.convolution.to_inputs(arrived)
+                z = layer.adjoint_(x)
+                yield layer.convolution, z
+                (x,) = layer.convolution.to_inputs(z)
             more = skipped.pop()
             if more is not None:
-                part, arriving = more
+                part, z = more
                 assert isinstance(part, PointwisePart)
-                part.to_input(arriving, add_to=x)
+                part.to_input(z, add_to=x)
         yield self._first.convolution, self._first.adjoint_(x)
 
 

@@ -6,7 +6,6 @@ have less.
 """
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import torch
 import torch.nn.functional as F  # noqa: N812  everybody's name for it
@@ -19,50 +18,6 @@ from ct_dip.tangent.maps import as_map, constant, flat
 # Up to this size an unfolded input is kept: it stays in the cache, and one batched matrix product serves
 # all vectors. Beyond it, one convolution per vector is faster and needs no unfolding.
 UNFOLDED_BYTES = 3 * 2**20
-
-# Up to so many inputs, the gradient towards them is faster as a matrix product: as measured, torch takes as
-# long for 4 as for 16.
-_FEW = 8
-
-# Up to so many times the width of the other one, the constant matrix comes first in a product: for 32
-# outputs, 9 columns are six times faster so, 36 a quarter.
-_NARROW = 2
-
-# Up to this side, arithmetic is saved by constants that larger images would have to fetch from memory.
-_SMALL_SIDE = 64
-
-
-def is_small(places: Sequence[int]) -> bool:
-    """Whether an image, or a map, is small enough for the ways that save arithmetic."""
-    return max(places) <= _SMALL_SIDE
-
-
-class Part(Protocol):
-    """One input of a convolution.
-
-    The two transposes begin alike: ``Bᵀ z = to_weights(adjoint(z))`` and ``Eᵀ z = to_input(adjoint(z))``.
-
-    Attributes:
-        size: outputs, inputs, taps, taps.
-        places: rows and columns of the output.
-        bytes: memory of the constants.
-    """
-
-    size: torch.Size
-    places: tuple[int, int]
-    bytes: int
-
-    def tangent(self, weights: Tensor, change: Tensor | None) -> Tensor:
-        """``B δw + E δa``: (n, outputs, inputs, taps, taps), and a map unless a is constant → δz."""
-
-    def adjoint(self, z: Tensor) -> Tensor:
-        """(n, outputs, rows, columns) → whatever the two below take."""
-
-    def to_weights(self, arrived: Tensor) -> Tensor:
-        """→ (n, outputs, inputs, taps, taps)."""
-
-    def to_input(self, arrived: Tensor) -> Tensor:
-        """→ (n, inputs, rows, columns)."""
 
 
 class PlainPart:
@@ -112,32 +67,17 @@ class PlainPart:
         """``E δa``."""
         return convolve(change, self.filters.to(change), self.stride)
 
-    def adjoint(self, z: Tensor) -> Tensor:
-        """Nothing that the two transposes have in common."""
-        return z
-
     def to_weights(self, arrived: Tensor) -> Tensor:
         """``Bᵀ z``."""
         if self.unfolded is not None:
-            n, right = len(arrived), self.unfolded.to(arrived)
-            if arrived.is_contiguous():  # one channel after the other: all images are one matrix
-                return (arrived.view(-1, len(right)) @ right).view(n, *self.size)
-            left, right = flat(arrived), right.expand(n, -1, -1)
-            if right.shape[2] <= _NARROW * left.shape[2]:
-                products = torch.bmm(right.transpose(1, 2), left).transpose(1, 2)
-            else:
-                products = torch.bmm(left.transpose(1, 2), right)
-            return torch.unflatten(products, 2, self.size[1:])
+            # The constant comes first: for 9 columns and 32 outputs that is six times faster.
+            left = self.unfolded.to(arrived).T.expand(len(arrived), -1, -1)
+            return torch.bmm(left, flat(arrived)).transpose(1, 2).unflatten(2, self.size[1:])
         assert self.activation is not None
         return torch.stack([correlate(self.activation, one[None], self.size, self.stride) for one in arrived])
 
     def to_input(self, arrived: Tensor) -> Tensor:
         """``Eᵀ z``."""
-        if self.size[1] <= _FEW and self.stride == 1 and is_small(self.places):
-            n, (outputs, inputs, taps, _) = len(arrived), self.size
-            matrix = self.filters.to(arrived).permute(2, 3, 1, 0).reshape(-1, outputs).expand(n, -1, -1)
-            y = torch.bmm(matrix, flat(arrived).transpose(1, 2)).view(n, taps, taps * inputs, *self.places)
-            return _sum_shifted_(_sum_shifted_(y, dim=-2).view(n, taps, inputs, *self.places), dim=-1)
         if self.stride == 1:
             return convolve(arrived, self.flipped.to(arrived), 1)
         return spread(arrived, self.filters.to(arrived), self.stride, self.input_places)
@@ -193,96 +133,3 @@ class InterpolatedPart(PlainPart):
         else:
             found = torch.ops.aten.upsample_bilinear2d_backward(y, self.fine, size, True)
         return found
-
-
-class CoarsePart:
-    """``w * (U a)`` with less arithmetic: the filters act on the coarse grid, before the interpolation.
-
-    Tap k sees ``U a`` from a place beside: ``w * (U a) = Σ_k w_k S_k U a`` with the shift S_k. Filters act on
-    channels, shift and interpolation on places, so the order does not matter: ``Σ_k S_k U (w_k a)``, where
-    w_k a has a quarter of the places. ``S_k U`` acts on rows and on columns apart, as a dense matrix each.
-
-    Args:
-        activation: a, (1, inputs, *coarse).
-        filters: w, (outputs, inputs, taps, taps).
-        fine: rows and columns of U a.
-    """
-
-    def __init__(self, activation: Tensor, filters: Tensor, fine: Sequence[int], mode: Upsampling) -> None:
-        self.size = filters.shape
-        taps = filters.shape[-1]
-        rows, columns = activation.shape[-2:]
-        self.coarse, self.places = (rows, columns), (fine[0], fine[1])
-        shifted = [_shifted(activation, c, f, taps, mode) for c, f in zip(self.coarse, fine, strict=True)]
-        self._rows = shifted[0]  # (taps, coarse rows, fine rows)
-        self._columns = shifted[1].transpose(0, 1).flatten(0, 1)  # (coarse columns · taps, fine columns)
-        self._activation = flat(constant(activation))  # (1, coarse places, inputs)
-        # (taps down, inputs, taps across · outputs)
-        self._filters = filters.detach().permute(2, 1, 3, 0).flatten(2).clone()
-        constants = (self._rows, self._columns, self._activation, self._filters)
-        self.bytes = sum(t.nbytes for t in constants)
-
-    def tangent(self, weights: Tensor, change: Tensor | None) -> Tensor:
-        """``Σ_k S_k U (δw_k a + w_k δa)``."""
-        assert change is not None  # only what the network computes is ever interpolated
-        n, (outputs, inputs, taps, _) = len(weights), self.size
-        rows, columns = self.places
-        to_rows, to_columns = self._rows.to(weights), self._columns.to(weights)
-        own = weights.permute(3, 0, 2, 4, 1).reshape(taps * n, inputs, taps * outputs)
-        filtered = torch.bmm(self._activation.to(weights).expand(taps * n, -1, -1), own)
-        filtered = filtered.view(taps, n, self.coarse[0] * self.coarse[1], taps * outputs)
-        z = filtered.new_zeros(n, rows, len(to_columns) * outputs)
-        for y, w, interpolation in zip(filtered, self._filters.to(weights), to_rows, strict=True):
-            y.baddbmm_(flat(change), w.expand(n, -1, -1))
-            y = y.view(n, self.coarse[0], len(to_columns) * outputs)
-            z.baddbmm_(interpolation.T.expand(n, -1, -1), y)
-        z = to_columns.T @ z.view(n * rows, len(to_columns), outputs)
-        return as_map(z.view(n, rows * columns, outputs), self.places)
-
-    def adjoint(self, z: Tensor) -> Tensor:
-        """``Uᵀ S_kᵀ z``: → (n, taps down, coarse places, taps across · outputs)."""
-        n, (outputs, _, taps, _) = len(z), self.size
-        x = self._columns.to(z) @ z.permute(0, 2, 3, 1).flatten(0, 1)
-        x = self._rows.to(z).flatten(0, 1) @ x.view(n, self.places[0], len(self._columns) * outputs)
-        return x.view(n, taps, self.coarse[0] * self.coarse[1], taps * outputs)
-
-    def to_weights(self, arrived: Tensor) -> Tensor:
-        """Times ``aᵀ``."""
-        n, (outputs, inputs, taps, _) = len(arrived), self.size
-        activation = self._activation.to(arrived).expand(n * taps, -1, -1)
-        products = torch.bmm(arrived.flatten(0, 1).transpose(1, 2), activation)
-        return products.view(n, taps, taps, outputs, inputs).permute(0, 3, 4, 1, 2)
-
-    def to_input(self, arrived: Tensor) -> Tensor:
-        """``Σ_k w_kᵀ`` of it."""
-        first, *others = self._filters.to(arrived)
-        found = arrived[:, 0] @ first.T
-        for k, filters in enumerate(others, start=1):
-            found.baddbmm_(arrived[:, k], filters.T.expand(len(found), -1, -1))
-        return as_map(found, self.coarse)
-
-
-def interpolated_part(activation: Tensor, filters: Tensor, fine: Sequence[int], mode: Upsampling) -> Part:
-    """Of `CoarsePart` and `InterpolatedPart`, the one that is faster at this size."""
-    chosen = CoarsePart if is_small(fine) else InterpolatedPart
-    return chosen(activation, filters, fine, mode)
-
-
-def _shifted(like: Tensor, coarse: int, fine: int, taps: int, mode: Upsampling) -> Tensor:
-    """``(S_k U)ᵀ`` of every tap k along one axis, (taps, coarse, fine), zero beyond the edges."""
-    unit = torch.eye(coarse, dtype=like.dtype, device=like.device)
-    interpolation = interpolate(unit[None, None], (coarse, fine), mode)[0, 0]
-    padded = F.pad(interpolation, (taps // 2, taps // 2))
-    return torch.stack([padded[:, k : k + fine] for k in range(taps)])
-
-
-def _sum_shifted_(x: Tensor, dim: int) -> Tensor:
-    """``Σ_k S_kᵀ x_k`` along rows or columns: (n, taps, channels, rows, columns) → a view of x."""
-    middle, size = x.shape[1] // 2, x.shape[dim]
-    total = x[:, middle]
-    for k in range(x.shape[1]):
-        step = k - middle
-        if 0 < abs(step) < size:
-            to, from_ = max(step, 0), max(-step, 0)
-            total.narrow(dim, to, size - abs(step)).add_(x[:, k].narrow(dim, from_, size - abs(step)))
-    return total

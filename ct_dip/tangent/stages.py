@@ -8,12 +8,11 @@ that of the constants is.
 from collections.abc import Iterator, Sequence
 
 import torch
-import torch.nn.functional as F  # noqa: N812  everybody's name for it
 from torch import Tensor, nn
 
 from ct_dip.dip.unet import SLOPE
-from ct_dip.tangent.maps import as_map, constant, flat
-from ct_dip.tangent.parts import Part
+from ct_dip.tangent.maps import constant
+from ct_dip.tangent.parts import PlainPart
 
 _PIECE_BYTES = 2**20  # of a map that is multiplied by a constant of another precision
 
@@ -27,7 +26,7 @@ class Convolution:
         parts: of the input.
     """
 
-    def __init__(self, name: str, start: int, parts: Sequence[Part]) -> None:
+    def __init__(self, name: str, start: int, parts: Sequence[PlainPart]) -> None:
         self.name, self.parts = name, parts
         outputs, _, *taps = parts[0].size
         self.inputs = [part.size[1] for part in parts]
@@ -46,20 +45,15 @@ class Convolution:
             z += part.tangent(w, x)
         return z
 
-    def adjoint(self, z: Tensor) -> list[Tensor]:
-        """(n, outputs, rows, columns) → what `to_weights` and `to_inputs` take, one per part."""
-        return [part.adjoint(z) for part in self.parts]
+    def to_weights(self, z: Tensor, out: Tensor) -> None:
+        """Cotangent of the output, (n, outputs, rows, columns) → that of the weights, out, (n, weights)."""
+        pieces = torch.split(out.view(-1, *self.size), self.inputs, dim=2)
+        for part, piece in zip(self.parts, pieces, strict=True):
+            piece.copy_(part.to_weights(z))
 
-    def to_weights(self, arrived: Sequence[Tensor], out: Tensor) -> None:
-        """Of the adjoint, the change of the weights → out, (n, weights)."""
-        whole, first = out.view(-1, *self.size), 0
-        for part, each, inputs in zip(self.parts, arrived, self.inputs, strict=True):
-            whole.narrow(2, first, inputs).copy_(part.to_weights(each))
-            first += inputs
-
-    def to_inputs(self, arrived: Sequence[Tensor]) -> list[Tensor]:
-        """Of the adjoint, the changes of the inputs."""
-        return [part.to_input(each) for part, each in zip(self.parts, arrived, strict=True)]
+    def to_inputs(self, z: Tensor) -> list[Tensor]:
+        """Cotangent of the output → those of the inputs."""
+        return [part.to_input(z) for part in self.parts]
 
 
 class Activation:
@@ -138,46 +132,3 @@ class Activation:
         sums = x.permute(0, 2, 3, 1).flatten(0, 1).sum(dim=1)  # (n · rows, channels)
         means = sums.view(n, rows, self.groups, -1).sum(dim=(1, 3)) * (self.groups / self.diagonal.numel())
         return means.repeat_interleave(channels // self.groups, dim=1)[:, :, None, None]
-
-
-class ImageAdjoint:
-    """The adjoint of the network's end: from an image to the outputs of its last two 3×3 convolutions.
-
-    After the second of them come a diagonal D and a 1×1 convolution w₁ to one channel, so an image u arrives
-    there as ``z = u · K``, ``K = D w₁``, for all images the same K. With the shift S_k of tap k,
-    ``Eᵀ z = Σ_k S_kᵀ w_kᵀ (u K) = Σ_k (S_kᵀ u) · (S_kᵀ w_kᵀ K)``: nine products per place and input, and no
-    sum over outputs. The diagonal D' between the two is part of these constants.
-
-    Args:
-        last: the 1×1 convolution.
-        activation: D, before it.
-        convolution: w, before that.
-        activation_before: D', before that. Neither has a normalisation.
-    """
-
-    def __init__(
-        self, last: nn.Conv2d, activation: Activation, convolution: nn.Conv2d, activation_before: Activation
-    ) -> None:
-        self.taps = convolution.kernel_size[0]
-        self.arriving = (last.weight.detach() * activation.diagonal)[0].contiguous()  # K, (outputs, …)
-        # The place that a tap takes from is on the other side of the one that it gives to.
-        around = F.unfold(self.arriving[None], self.taps, padding=self.taps // 2)[0]
-        around = around.view(len(self.arriving), self.taps**2, -1)
-        filters = convolution.weight.detach().flip(2, 3).flatten(2)
-        taken = torch.einsum("okp,oik->pki", around, filters)
-        # D' S_kᵀ w_kᵀ K, (places, taps², inputs)
-        self.filters = taken * flat(activation_before.diagonal)[0, :, None]
-        self.bytes = self.arriving.nbytes + self.filters.nbytes
-
-    def second(self, images: Tensor) -> Tensor:
-        """``z``: (n, rows, columns) → (n, outputs, rows, columns), a channel after the other in memory."""
-        return images[:, None] * self.arriving
-
-    def first(self, images: Tensor) -> Tensor:
-        """``D' Eᵀ z``: (n, rows, columns) → (n, inputs, rows, columns)."""
-        n, rows, columns = images.shape
-        u = F.pad(images, (self.taps // 2,) * 4).movedim(0, 2).contiguous()  # images of a place side by side
-        down, across, _ = u.stride()
-        around = u.as_strided((rows, columns, self.taps, self.taps, n), (down, across, down, across, 1))
-        found = torch.bmm(around.reshape(len(self.filters), -1, n).transpose(1, 2), self.filters)
-        return as_map(found.transpose(0, 1).contiguous(), (rows, columns))

@@ -68,8 +68,7 @@ def test_obeys_the_contract_of_linear_maps(shape):
 @pytest.mark.parametrize("small", [False, True], ids=["by convolution", "by matrix product"])
 def test_equals_products_of_autograd(shape, size, small, monkeypatch):
     """Whether images are large or small: both ways of a part, on odd and even grids."""
-    for limit in ("UNFOLDED_BYTES", "_SMALL_SIDE", "_FEW"):
-        monkeypatch.setattr(parts, limit, 2**30 if small else 0)
+    monkeypatch.setattr(parts, "UNFOLDED_BYTES", 2**30 if small else 0)
     torch.manual_seed(0)
     network, z = tiny.network(shape).double(), torch.rand(1, 1, *size, dtype=torch.float64)
     with torch.no_grad():  # scales and biases that are not the trivial ones of a new network
@@ -100,8 +99,7 @@ def test_adjoint_in_float32():
 @pytest.mark.parametrize("small", [False, True], ids=["by convolution", "by matrix product"])
 def test_in_float64_with_constants_of_float32(shape, small, monkeypatch):
     """Products lose nothing but the digits that constants do not have, which both share."""
-    for limit in ("UNFOLDED_BYTES", "_SMALL_SIDE", "_FEW"):
-        monkeypatch.setattr(parts, limit, 2**30 if small else 0)
+    monkeypatch.setattr(parts, "UNFOLDED_BYTES", 2**30 if small else 0)
     monkeypatch.setattr(convolutions, "_STRIP_BYTES", 0)
     monkeypatch.setattr(stages, "_PIECE_BYTES", 0)
     narrow = Jacobian(tiny.network(shape), tiny.network_input())
@@ -213,7 +211,7 @@ def test_the_layout_of_maps_is_not_that_of_the_images():
     beside = torch.randn(*linearised.image.shape, 3).permute(2, 0, 1)
     assert not beside.is_contiguous()
     layouts = [
-        [part.stride() for _, arrived in linearised.adjoint(images) for part in arrived]
+        [cotangent.stride() for _, cotangent in linearised.adjoint(images)]
         for images in (beside, beside.contiguous())
     ]
     assert layouts[0] == layouts[1]
