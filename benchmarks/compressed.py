@@ -36,7 +36,7 @@ from ct_dip.posterior.problem import linear_problem
 from ct_dip.posterior.sampling import SampledDeviations
 from ct_dip.posterior.stochastic_evidence import RENEWAL, Gradient, StochasticEvidence, fit_stochastic
 from ct_dip.solvers.lanczos import Estimate
-from ct_dip.tangent.jacobian import Jacobian
+from ct_dip.tangent.linearise import linearise
 
 LARGEST = 64  # side of the largest images with exact inference and a whole iterative search
 CHUNK = 10  # samples that the iterative regime draws together
@@ -201,7 +201,7 @@ def extrapolate(
     with meter.counting():
         start = time.perf_counter()
         transform = ray_transform(scan.geometry)
-        jacobian = Jacobian(fit.network().double(), fit.network_input.double())
+        jacobian = linearise(fit.network().double(), fit.network_input.double())
         problem = linear_problem(fit, scan, jacobian, config, transform)
         evidence = Timed(
             problem, probes=config.probes, tolerance=config.tolerance, rank=config.preconditioner_rank

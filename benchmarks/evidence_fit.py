@@ -24,6 +24,7 @@ from ct_dip.posterior.model import linear_model
 from ct_dip.posterior.problem import linear_problem
 from ct_dip.priors.weights import BlockPrior
 from ct_dip.tangent.jacobian import Jacobian
+from ct_dip.tangent.linearise import linearise
 from ct_dip.tangent.taps import tap_pairs
 
 STEPS = 1500
@@ -39,7 +40,7 @@ def run() -> Iterator[Row]:
     config = InferenceConfig(objective="optimum", hyperprior="none", complement="none", starts=1)
 
     start = time.perf_counter()
-    jacobian = Jacobian(fit.network(), fit.network_input)
+    jacobian = linearise(fit.network(), fit.network_input)
     model = linear_model(linear_problem(fit, scan, jacobian, config, transform))
     prepared = time.perf_counter() - start
     found = fit_evidence(model.evidence, starts=1)

@@ -14,7 +14,7 @@ from ct_dip.geometry import Volume
 from ct_dip.memory import PeakMemory, keep_freed
 from ct_dip.progress import Progress, Stage
 from ct_dip.scanners import scanner
-from ct_dip.tangent.linearised import LinearisedUNet
+from ct_dip.tangent.unet.linearised import LinearisedUNet
 
 T = TypeVar("T")
 
@@ -59,22 +59,22 @@ class Meter(Progress):
     def counting(self) -> Iterator[None]:
         """Count the passes of every linearised network, and watch the memory, in this block."""
         network_class: Any = LinearisedUNet
-        tangent, adjoint = network_class.tangent, network_class.adjoint
+        jvp, cotangents = network_class.jvp, network_class.cotangents
 
-        def counted_tangent(network: LinearisedUNet, weights: Tensor) -> Tensor:
+        def counted_jvp(network: LinearisedUNet, weights: Tensor) -> Tensor:
             self.total += len(weights)
-            found: Tensor = tangent(network, weights)
-            return found
+            changes: Tensor = jvp(network, weights)
+            return changes
 
-        def counted_adjoint(network: LinearisedUNet, images: Tensor) -> Iterator[Any]:
+        def counted_cotangents(network: LinearisedUNet, images: Tensor) -> Iterator[Any]:
             self.total += len(images)
-            found: Iterator[Any] = adjoint(network, images)
-            return found
+            pulled: Iterator[Any] = cotangents(network, images)
+            return pulled
 
         try:
-            network_class.tangent, network_class.adjoint = counted_tangent, counted_adjoint
+            network_class.jvp, network_class.cotangents = counted_jvp, counted_cotangents
             with PeakMemory() as peak:
                 yield
         finally:
-            network_class.tangent, network_class.adjoint = tangent, adjoint
+            network_class.jvp, network_class.cotangents = jvp, cotangents
         self.peak = max(peak.bytes / 2**20, *self.peaks.values(), 0.0)  # which are sampled at other times

@@ -26,6 +26,7 @@ from ct_dip.operators.linear_map import LinearMap
 from ct_dip.posterior.fit import fit_posterior
 from ct_dip.posterior.problem import linear_problem
 from ct_dip.tangent.jacobian import Jacobian
+from ct_dip.tangent.unet.jacobian import UNetJacobian
 
 BEYOND = 512  # side that is extrapolated to
 TARGET_SIDE, TARGET_SECONDS, TARGET_MIB = 256, 3600.0, 8e9 / 2**20
@@ -68,7 +69,7 @@ def job(side: int, views: int, config: RunConfig) -> dict[str, Any]:
             fit = fit_dip(scan, config.dip, transform=transform)
         posterior = fit_posterior(fit, scan, config.inference, transform=transform, progress=meter)
     seconds = time.perf_counter() - start
-    certificate, jacobian = posterior.certificate, Jacobian(fit.network(), fit.network_input)
+    certificate, jacobian = posterior.certificate, UNetJacobian(fit.network(), fit.network_input)
     rank, weights = certificate["rank"], len(jacobian.weights)
     maps = max(map(maps_of_a_pass, (jacobian, jacobian.in_float64())))
     held = {

@@ -21,8 +21,8 @@ from torch.func import functional_call, jvp, vjp, vmap
 from benchmarks.measure import Row, faster, interleaved, plain
 from ct_dip.dip.presets import PRESETS
 from ct_dip.dip.unet import UNet, UNetShape
-from ct_dip.tangent.jacobian import Jacobian
-from ct_dip.tangent.linearised import LinearisedUNet
+from ct_dip.tangent.unet.jacobian import UNetJacobian
+from ct_dip.tangent.unet.linearised import LinearisedUNet
 
 # Side, preset, vectors, and rounds: short products need more of them to meet a quiet moment.
 CASES = ((28, "small", 32, 20), (128, "medium", 4, 8), (256, "medium", 2, 8))
@@ -43,7 +43,7 @@ def _case(side: int, preset: str, vectors: int, rounds: int) -> Iterator[Row]:
     )
     network.initialise(torch.Generator().manual_seed(0), 0.5)
     z = torch.rand(1, 1, side, side)
-    jacobian = Jacobian(network, z)
+    jacobian = UNetJacobian(network, z)
     weights, image = jacobian.weights, _image_of_weights(network, z)
     x, y = torch.randn(vectors, len(weights)), torch.randn(vectors, side, side)
     left, right = torch.randn(SGEMM, SGEMM), torch.randn(SGEMM, SGEMM)

@@ -21,6 +21,7 @@ from ct_dip.operators.linear_map import LinearMap
 from ct_dip.operators.sparse import estimate_bytes, estimate_peak_bytes
 from ct_dip.posterior.regimes import RegimePlan, plan_regime
 from ct_dip.tangent.jacobian import Jacobian
+from ct_dip.tangent.linearise import linearise
 from ct_dip.tangent.taps import tap_pairs
 
 _WORKING_ARRAYS = 20  # images and sinograms in float32 that a classical method holds at once, at most
@@ -157,7 +158,7 @@ def _measured(plan: Plan, scan: Scan, config: RunConfig) -> Plan:
     if plan.method == "lin-dip":
         network = ensemble.skeleton.to_empty(device="cpu")
         network.initialise(torch.Generator().manual_seed(0), 0.5)
-        seconds |= _inference_seconds(plan, config, Jacobian(network, ensemble.inputs[:1, None]), transform)
+        seconds |= _inference_seconds(plan, config, linearise(network, ensemble.inputs[:1, None]), transform)
     if plan.method in ("cgls", "tv"):
         image = torch.zeros(scan.geometry.domain_shape)
         settings: Any = config.cgls if plan.method == "cgls" else config.tv

@@ -12,7 +12,7 @@ from ct_dip.operators import ray_transform
 from ct_dip.posterior.model import linear_model
 from ct_dip.posterior.problem import linear_problem
 from ct_dip.scanners import view_angles
-from ct_dip.tangent.jacobian import Jacobian
+from ct_dip.tangent.linearise import linearise
 
 IMAGE = (6, 5)
 PLAIN = UNetShape(channels=(3, 2), skip_channels=(1,))
@@ -62,7 +62,7 @@ def dip_fit(shape=PLAIN, seed=0):
 def problem_and_model(config, *, shape=PLAIN, photons=False, seed=0):
     """(`Problem` in float64, `LinearModel`)."""
     fit, data = dip_fit(shape, seed), scan(photons=photons)
-    jacobian = Jacobian(fit.network().double(), fit.network_input.double())
+    jacobian = linearise(fit.network().double(), fit.network_input.double())
     problem = linear_problem(fit, data, jacobian, config, ray_transform(data.geometry))
     return problem, linear_model(problem)
 

@@ -26,6 +26,7 @@ from ct_dip.posterior.regimes import RegimePlan, default_compression, plan_regim
 from ct_dip.priors.choose import block_prior
 from ct_dip.progress import Progress
 from ct_dip.tangent.jacobian import Jacobian
+from ct_dip.tangent.linearise import linearise
 
 
 def fit_posterior(
@@ -81,7 +82,7 @@ def fit_posterior(
     if transform is None:
         transform = ray_transform(scan.geometry)
     with progress.stage("linearisation"):
-        jacobian = Jacobian(fit.network(), fit.network_input)
+        jacobian = linearise(fit.network(), fit.network_input)
         if plan.regime == "iterative":
             # Signals are a million times the noise: in float32 residuals of solves may end at a hundredth.
             jacobian = jacobian.in_float64()

@@ -12,7 +12,7 @@ from ct_dip.posterior.measurement_noise import CHUNK, DENSE
 from ct_dip.posterior.model import inference_bytes
 from ct_dip.posterior.row_blocks import BLOCK
 from ct_dip.solvers.lanczos import KRYLOV_BYTES
-from ct_dip.tangent.jacobian import jacobian_bytes
+from ct_dip.tangent.unet.jacobian import jacobian_bytes
 
 _LEAST_RANK = 64  # that is of any use
 _MOST_RANK = 4000

@@ -1,66 +1,61 @@
-"""``J = ∂f/∂w`` at the fitted weights, as a linear map: the network is run once, then every product is cheap.
+"""``J = ∂f/∂w`` of any network at its fitted weights, as a linear map, by `torch.func`.
 
-A weight of a convolution acts only through the convolution's output ``z_l = w_l * a_l``, whose input a_l is
-the same for every product. So ``J_l = E_l B_l``: ``B_l`` takes weights to the change of z_l, and ``E_l``
-that change to the image. `LinearisedUNet` has both and their transposes; here they become one map.
+``tangent/unet/`` computes the same products faster for a `UNet`; `linearise` picks the class.
 """
 
 import copy
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call, vjp, vmap
 
-from ct_dip.dip.unet import UNet, UNetShape, WeightBlock
+from ct_dip.devices import full_float32
+from ct_dip.dip.unet import WeightBlock
+from ct_dip.errors import InputError
 from ct_dip.operators.linear_map import LinearMap
-from ct_dip.tangent.linearised import LinearisedUNet
-from ct_dip.tangent.parts import UNFOLDED_BYTES
 
 # Of the largest map of one chunk: what fits the cache together with the other operands of a convolution.
 # As measured, 1 to 8 MB make no difference, and from 32 MB on convolutions lose a quarter of their speed.
-CHUNK_BYTES = 4 * 2**20
-_MAPS_OF_A_PASS = 20  # of the largest in float32, with what they leave in the heap: 8 to 9; in float64 17
+CPU_CHUNK_BYTES = 4 * 2**20
+# On other devices a chunk hides the time that it takes to launch a kernel, which larger ones do no better.
+_DEVICE_CHUNK_BYTES = 256 * 2**20
+MAPS_OF_A_PASS = 20  # of the largest in float32, with what they leave in the heap: 8 to 9; in float64 17
 
 
-def jacobian_bytes(shape: UNetShape, image: tuple[int, int]) -> int:
-    """Memory of a `Jacobian` and of its passes, for planning: the network runs on no image at all.
+def default_chunk_bytes(device: torch.device) -> int:
+    """Return the size of the largest feature map of one pass, from the memory that the device has free."""
+    if device.type == "cpu":
+        return CPU_CHUNK_BYTES
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return min(_DEVICE_CHUNK_BYTES, free // (2 * MAPS_OF_A_PASS))
+    return _DEVICE_CHUNK_BYTES
 
-    (A batch of none has its shapes as well as one on torch's ``meta`` device, which takes seconds to import.)
-    """
-    network = UNet(shape)
-    constants = 0
-    largest = 0
 
-    def count(module: nn.Module, parts: tuple[Tensor, ...], output: Tensor) -> None:
-        nonlocal constants, largest
-        assert isinstance(module, nn.Conv2d)
-        taps = module.kernel_size[0] * module.kernel_size[1]
-        channels, rows, columns = output.shape[1:]
-        for part in parts:
-            unfolded = 4 * rows * columns * taps * part.shape[1]
-            constants += unfolded if unfolded <= UNFOLDED_BYTES else 4 * part.shape[1:].numel()
-        # `Activation`; filters, as they are and flipped
-        constants += 4 * (2 * channels * rows * columns + 2 * module.weight.numel())
-        largest = max(largest, 4 * channels * rows * columns)
-
-    for module in network.modules():
-        if isinstance(module, nn.Conv2d):
-            module.register_forward_hook(count)
-    with torch.no_grad():
-        network(torch.empty(0, 1, *image))
-    return constants + _MAPS_OF_A_PASS * max(CHUNK_BYTES, largest)
+def weight_blocks(network: nn.Module) -> list[WeightBlock]:
+    """Return the network's own ``weight_blocks()``, or else one block for every convolution."""
+    own: Callable[[], list[WeightBlock]] | None = getattr(network, "weight_blocks", None)
+    if own is not None:
+        return own()
+    convolutions = [(n, m) for n, m in network.named_modules() if isinstance(m, nn.Conv2d)]
+    if not convolutions or any(len(set(m.kernel_size)) > 1 for _, m in convolutions):
+        raise InputError(
+            f"{type(network).__name__} must have convolutions (torch.nn.Conv2d) with square kernels: its "
+            "Jacobian is that of their weights"
+        )
+    return [WeightBlock(n, m.kernel_size[0], (f"{n}.weight",), False) for n, m in convolutions]
 
 
 class Jacobian(LinearMap):
-    """``J`` of the convolution weights of a U-Net, (P,) → (rows, columns), in the network's O(1) units.
+    """``J`` of the convolution weights of a network, (P,) → (rows, columns), in the network's O(1) units.
 
-    The flat weights are those of `UNet.weight_blocks`, in that order; biases and the parameters of
-    normalisations are not among them.
+    The flat weights are those of `weight_blocks`, in that order; biases and the parameters of normalisations
+    are not among them. Products are made on the network's device and in its precision.
 
     Args:
         network: with the fitted weights.
-        network_input: (1, 1, rows, columns).
+        network_input: (1, channels, rows, columns).
         chunk_bytes: of the largest feature map of one pass; larger batches go in chunks.
 
     Attributes:
@@ -71,88 +66,101 @@ class Jacobian(LinearMap):
         bytes: memory that the constants of the linearised network take.
     """
 
-    def __init__(
-        self,
-        network: UNet,
-        network_input: Tensor,
-        *,
-        chunk_bytes: int = CHUNK_BYTES,
-    ) -> None:
-        with torch.no_grad():
-            self._network = LinearisedUNet(network, network_input)
-            parameters = [network.get_parameter(n) for b in network.weight_blocks() for n in b.parameters]
-            self.weights = torch.cat([parameter.flatten() for parameter in parameters])
-        self.blocks = network.weight_blocks()
-        convolutions = self._network.convolutions
-        self.slices = {
-            block.name: slice(
-                convolutions[block.parameters[0]].slice.start, convolutions[block.parameters[-1]].slice.stop
-            )
-            for block in self.blocks
-        }
-        self.image = self._network.image
-        self.bytes = self._network.bytes
-        rows, columns = self.image.shape
-        self.domain_shape: tuple[int] = (len(self.weights),)
-        self.range_shape: tuple[int, int] = (rows, columns)
-        self._largest = max(math.prod(c.output_shape) for c in convolutions.values())
-        self._chunk_bytes = chunk_bytes
+    domain_shape: tuple[int]
+    range_shape: tuple[int, int]
+
+    @full_float32()
+    def __init__(self, network: nn.Module, network_input: Tensor, *, chunk_bytes: int | None = None) -> None:
+        network = copy.deepcopy(network).requires_grad_(False)  # which no training step changes
+        network_input = network_input.detach().clone()
+        self._network, self._network_input = network, network_input
+        self._set_domain(network)
+        names = [name for block in self.blocks for name in block.parameters]
+        shapes = [network.get_parameter(name).shape for name in names]
+        largest = 0
+
+        def image(weights: Tensor) -> Tensor:
+            pieces = torch.split(weights, [shape.numel() for shape in shapes])
+            own = {n: piece.view(shape) for n, piece, shape in zip(names, pieces, shapes, strict=True)}
+            output: Tensor = functional_call(network, own, (network_input,))
+            return output[0, 0]
+
+        def measure(module: nn.Module, inputs: object, output: Tensor) -> None:
+            nonlocal largest
+            largest = max(largest, output.numel())
+
+        hooks = [m.register_forward_hook(measure) for m in network.modules() if isinstance(m, nn.Conv2d)]
+        value, pull = vjp(image, self.weights)[:2]
+        for hook in hooks:
+            hook.remove()
+        self._pull = pull
+        # J is the transpose of Jᵀ. (Forward-mode differentiation does not nest, and J must work inside it.)
+        self._push = vjp(lambda u: pull(u)[0], torch.zeros_like(value))[1]
+        self._set_range(value, largest, chunk_bytes)
+
+    def _set_domain(self, network: nn.Module) -> None:
+        self.blocks = weight_blocks(network)
+        self.slices: dict[str, slice] = {}
+        pieces, start = [], 0
+        for block in self.blocks:
+            pieces += [network.get_parameter(name).detach().flatten() for name in block.parameters]
+            stop = sum(len(piece) for piece in pieces)
+            self.slices[block.name], start = slice(start, stop), stop
+        self.weights = torch.cat(pieces)
+        self.domain_shape = (len(self.weights),)
+
+    def _set_range(self, image: Tensor, largest: int, chunk_bytes: int | None) -> None:
+        """Set the image, and the chunk from the elements that the largest map of one vector has."""
+        self.image = image
+        self.range_shape = (image.shape[0], image.shape[1])
+        self._largest = largest
+        self._chunk_bytes = default_chunk_bytes(image.device) if chunk_bytes is None else chunk_bytes
         self._choose_chunk()
 
     def _choose_chunk(self) -> None:
         self.chunk = max(1, self._chunk_bytes // (self._largest * self.weights.element_size()))
 
     def in_float64(self) -> "Jacobian":
-        """The same map, with the same constants, whose products are in float64.
+        """Linearise the same network in float64, in which slopes at a kink of an activation may differ."""
+        network = copy.deepcopy(self._network).double()
+        return Jacobian(network, self._network_input.double(), chunk_bytes=self._chunk_bytes)
 
-        Not a linearisation in float64: fits end with many features at the kink of their activation, where
-        the network would have other slopes in another precision, and another J by some percent.
-        """
-        wide = copy.copy(self)
-        wide._adjoint_map = None
-        wide.weights, wide.image = self.weights.double(), self.image.double()
-        wide._choose_chunk()
-        return wide
+    def _jvp(self, weights: Tensor) -> Tensor:
+        """Push changes of the weights, (n, P), to changes of the image, (n, rows, columns)."""
+        changes: Tensor = vmap(self._push)(weights)[0]
+        return changes
 
-    # Inside of a pass autograd has nothing to note, not even that a tensor is a view of another: with some
-    # hundred small operations that takes a percent. What is returned is allocated before.
+    def _vjp(self, images: Tensor, blocks: Sequence[WeightBlock], out: Tensor) -> None:
+        """Pull images, (n, rows, columns), back to the weights of some blocks, side by side in ``out``."""
+        pulled = vmap(self._pull)(images)[0]
+        out.copy_(torch.cat([pulled[:, self.slices[block.name]] for block in blocks], dim=1))
 
+    @full_float32()
     def _forward(self, x: Tensor) -> Tensor:
-        found = x.new_empty(len(x), *self.range_shape)
+        y = x.new_empty(len(x), *self.range_shape)
         for first in range(0, len(x), self.chunk):
             part = slice(first, first + self.chunk)
-            with torch.inference_mode():
-                found[part] = self._network.tangent(x[part].to(self.weights))
-        return found
+            y[part] = self._jvp(x[part].to(self.weights))
+        return y
 
+    @full_float32()
     def _adjoint(self, y: Tensor) -> Tensor:
-        found = y.new_empty(len(y), *self.domain_shape)
+        x = y.new_empty(len(y), *self.domain_shape)
         for first in range(0, len(y), self.chunk):
             part = slice(first, first + self.chunk)
-            self._pull(y[part].to(self.weights), self.blocks, found[part])
-        return found
+            self._vjp(y[part].to(self.weights), self.blocks, x[part])
+        return x
 
-    @torch.inference_mode()
-    def _pull(self, images: Tensor, blocks: Sequence[WeightBlock], out: Tensor) -> None:
-        """``Jᵀ u`` of some blocks, (n, rows, columns) → (n, their weights side by side)."""
-        names = [name for block in blocks for name in block.parameters]
-        sizes = [self._network.convolutions[name].size.numel() for name in names]
-        missing = dict(zip(names, torch.split(out, sizes, dim=1), strict=True))
-        for convolution, z in self._network.adjoint(images):
-            if convolution.name in missing:
-                convolution.to_weights(z, missing.pop(convolution.name))
-            if not missing:
-                return
-
+    @torch.no_grad()
+    @full_float32()
     def columns(self, blocks: Sequence[WeightBlock]) -> Tensor:
-        """The columns of J that belong to some blocks, (pixels, weights), by one pass per pixel."""
+        """Return the columns of J that belong to some blocks, (pixels, weights), by one vjp per pixel."""
         pixels = self.image.numel()
-        size = sum(self.slices[block.name].stop - self.slices[block.name].start for block in blocks)
-        found = self.image.new_empty(pixels, size)
+        sizes = [self.slices[block.name].stop - self.slices[block.name].start for block in blocks]
+        columns = self.image.new_empty(pixels, sum(sizes))
         for first in range(0, pixels, self.chunk):
-            part = found[first : first + self.chunk]
+            part = columns[first : first + self.chunk]
             units = self.image.new_zeros(len(part), pixels)
-            index = torch.arange(len(part), device=units.device)
-            units[index, first + index] = 1
-            self._pull(units.reshape(-1, *self.range_shape), blocks, part)
-        return found
+            units.diagonal(first).fill_(1)
+            self._vjp(units.view(-1, *self.range_shape), blocks, part)
+        return columns

@@ -11,7 +11,7 @@ from ct_dip.posterior.measurement_noise import MeasurementNoise
 from ct_dip.posterior.model import _measured
 from ct_dip.posterior.problem import linear_problem
 from ct_dip.priors.weights import BlockPrior
-from ct_dip.tangent.jacobian import Jacobian
+from ct_dip.tangent.linearise import linearise
 from ct_dip.tangent.statistics import feature_statistics
 from tests import tiny
 
@@ -29,7 +29,7 @@ def problem_of(config, *, shape=tiny.PLAIN, photons=False, double=True, views=FE
     network, z = fit.network(), fit.network_input
     if double:
         network, z = network.double(), z.double()
-    return linear_problem(fit, data, Jacobian(network, z), config, ray_transform(data.geometry))
+    return linear_problem(fit, data, linearise(network, z), config, ray_transform(data.geometry))
 
 
 def measured_jacobian(problem):

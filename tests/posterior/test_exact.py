@@ -16,7 +16,7 @@ from ct_dip.posterior.exact import condition, condition_over, prior_covariance
 from ct_dip.posterior.model import linear_model
 from ct_dip.posterior.problem import linear_problem
 from ct_dip.scanners import view_angles
-from ct_dip.tangent.jacobian import Jacobian
+from ct_dip.tangent.linearise import linearise
 from tests import tiny
 from tests.evidence.test_evidence import OPTIMUM, random_full_theta, regression
 
@@ -100,7 +100,7 @@ def _without_eps(network):
 
 def _refitted(network, config):
     fit, scan = tiny.dip_fit(tiny.NORMALISED), tiny.scan()
-    jacobian = Jacobian(network, tiny.network_input().double())
+    jacobian = linearise(network, tiny.network_input().double())
     model = linear_model(linear_problem(fit, scan, jacobian, config, ray_transform(scan.geometry)))
     return condition(model, fit_evidence(model.evidence, starts=1).theta)
 
@@ -164,7 +164,7 @@ def test_many_measurements_are_rotated_to_as_many_as_pixels(objective, monkeypat
     fit = tiny.dip_fit()
     geometry = ParallelBeam(volume=Volume(shape=tiny.IMAGE), angles=view_angles(9), detectors=7)
     scan = simulate("ellipses", geometry, noise=NoiseLevel(relative=0.05), seed=1)
-    jacobian = Jacobian(fit.network().double(), fit.network_input.double())
+    jacobian = linearise(fit.network().double(), fit.network_input.double())
 
     def model():
         return linear_model(linear_problem(fit, scan, jacobian, config, ray_transform(geometry)))

@@ -52,7 +52,7 @@ def first(fits):
 def both(scan, fit, objective):
     config = InferenceConfig(objective=objective).resolved()
     transform = ray_transform(scan.geometry)
-    jacobian = Jacobian(fit.network(), fit.network_input)
+    jacobian = linearise(fit.network(), fit.network_input)
     model = linear_model(linear_problem(fit, scan, jacobian, config, transform))
     problem = linear_problem(fit, scan, jacobian, config, transform)
     return Both(model, fit_evidence(model.evidence, starts=1), problem)
@@ -94,7 +94,7 @@ def test_compressed_deviations_are_the_exact_ones(first):
 def test_iterative_gradient_and_deviations_are_the_exact_ones(fits, first):
     scan, fit = fits[0]
     exact = first.exact
-    jacobian = Jacobian(fit.network().double(), fit.network_input.double())
+    jacobian = linearise(fit.network().double(), fit.network_input.double())
     problem = linear_problem(fit, scan, jacobian, first.problem.config, ray_transform(scan.geometry))
     evidence = StochasticEvidence(problem, probes=8, tolerance=1e-3, rank=200)
     gradient = evidence.gradient(exact.theta)

@@ -1,202 +1,114 @@
-"""J against autograd, against its transpose, and for what it costs."""
+"""J of any network: against autograd, against its transpose, and wherever the network is."""
 
 import gc
 import weakref
 
 import pytest
 import torch
+from torch import nn
 from torch.func import functional_call
 
-from ct_dip.dip.unet import UNet, UNetShape
-from ct_dip.tangent import convolutions, parts, stages
-from ct_dip.tangent.jacobian import _MAPS_OF_A_PASS, CHUNK_BYTES, Jacobian, jacobian_bytes
-from ct_dip.tangent.linearised import LinearisedUNet
+from ct_dip.errors import InputError
+from ct_dip.tangent.jacobian import CPU_CHUNK_BYTES, Jacobian, default_chunk_bytes
+from ct_dip.tangent.linearise import linearise
 from tests import identities, tiny
 
-SHAPES = {
-    "plain": tiny.PLAIN,
-    "normalised": tiny.NORMALISED,
-    "softplus, nearest": UNetShape(
-        channels=(2, 3, 2), skip_channels=(0, 2), output="softplus", upsampling="nearest"
-    ),
-    "identity, one scale": UNetShape(channels=(3,), skip_channels=(), output="identity"),
-    "normalised, nearest": UNetShape(
-        channels=(2, 4, 6), skip_channels=(3, 0), norm_groups=2, output="identity", upsampling="nearest"
-    ),
-    "softplus": UNetShape(channels=(2, 3), skip_channels=(2,), output="softplus"),
-}
-SIZES = [(6, 5), (7, 9), (8, 8), (4, 4)]
+
+class Residual(nn.Module):
+    """Nothing like a U-Net: two input channels, a residual, a weight that is used twice, a linear layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Conv2d(2, 3, 3, padding=1)
+        self.twice = nn.Conv2d(3, 3, 1)
+        self.norm = nn.GroupNorm(3, 3)
+        self.last = nn.Conv2d(3, 1, 3, padding=1, bias=False)
+        self.mix = nn.Linear(5, 5)
+
+    def forward(self, x):
+        x = torch.tanh(self.first(x))
+        x = x + torch.tanh(self.twice(self.norm(self.twice(x))))
+        return torch.sigmoid(self.mix(self.last(x)))
 
 
-@pytest.fixture(params=SHAPES, ids=list(SHAPES))
-def shape(request):
-    return SHAPES[request.param]
+NAMES = ("first.weight", "twice.weight", "last.weight")
 
 
-def make(shape, **options):
-    return Jacobian(tiny.network(shape).double(), tiny.network_input().double(), **options)
-
-
-def by_autograd(shape):
-    network, z = tiny.network(shape).double(), tiny.network_input().double()
-    names = [name for block in network.weight_blocks() for name in block.parameters]
-    fixed = {name: value.detach() for name, value in network.named_parameters()}
-
-    def image(*weights):
-        return functional_call(network, fixed | dict(zip(names, weights, strict=True)), (z,))[0, 0]
-
-    blocks = torch.autograd.functional.jacobian(image, tuple(fixed[name] for name in names))
-    return torch.cat([block.reshape(30, -1) for block in blocks], dim=1)
-
-
-def test_equals_the_derivative_of_the_network(shape):
-    jacobian = make(shape)
-    torch.testing.assert_close(jacobian.dense(), by_autograd(shape))
-    torch.testing.assert_close(jacobian.T.dense(), by_autograd(shape).T)
-
-
-def test_obeys_the_contract_of_linear_maps(shape):
-    jacobian = make(shape)
-    identities.assert_linear(jacobian)
-    identities.assert_batch_is_loop(jacobian)
-    identities.assert_differentiable(jacobian)
-    identities.assert_functional_transforms(jacobian)
-    identities.assert_adjoint(jacobian, torch.float64)
-
-
-@pytest.mark.parametrize("size", SIZES, ids=str)
-@pytest.mark.parametrize("small", [False, True], ids=["by convolution", "by matrix product"])
-def test_equals_products_of_autograd(shape, size, small, monkeypatch):
-    """Whether images are large or small: both ways of a part, on odd and even grids."""
-    monkeypatch.setattr(parts, "UNFOLDED_BYTES", 2**30 if small else 0)
+def make(**options):
     torch.manual_seed(0)
-    network, z = tiny.network(shape).double(), torch.rand(1, 1, *size, dtype=torch.float64)
-    with torch.no_grad():  # scales and biases that are not the trivial ones of a new network
-        for parameter in network.parameters():
-            parameter += 0.3 * torch.randn(parameter.shape, dtype=torch.float64)
-    jacobian = Jacobian(network, z)
-    names = [name for block in network.weight_blocks() for name in block.parameters]
-    fixed = {name: value.detach() for name, value in network.named_parameters()}
-
-    def image(weights):
-        pieces = torch.split(weights, [fixed[name].numel() for name in names])
-        own = {name: piece.reshape(fixed[name].shape) for name, piece in zip(names, pieces, strict=True)}
-        return functional_call(network, fixed | own, (z,))[0, 0]
-
-    x, y = identities.random_pair(jacobian, torch.float64, batch=(3,))
-    pull = torch.func.vjp(image, jacobian.weights)[1]
-    for v, u, forward, back in zip(x, y, jacobian(x), jacobian.T(y), strict=True):
-        expected = torch.func.jvp(image, (jacobian.weights,), (v,))[1]
-        assert (forward - expected).norm() < 1e-10 * expected.norm()
-        assert (back - pull(u)[0]).norm() < 1e-10 * pull(u)[0].norm()
-    identities.assert_adjoint(jacobian, torch.float64)
+    network, z = Residual().double(), torch.rand(1, 2, 4, 5, dtype=torch.float64)
+    return network, z, linearise(network, z, **options)
 
 
-def test_adjoint_in_float32():
-    identities.assert_adjoint(Jacobian(tiny.network(), tiny.network_input()), torch.float32)
+def by_autograd(network, z):
+    def image(*weights):
+        return functional_call(network, dict(zip(NAMES, weights, strict=True)), (z,))[0, 0]
+
+    blocks = torch.autograd.functional.jacobian(image, tuple(map(network.get_parameter, NAMES)))
+    return torch.cat([block.reshape(20, -1) for block in blocks], dim=1)
 
 
-@pytest.mark.parametrize("small", [False, True], ids=["by convolution", "by matrix product"])
-def test_in_float64_with_constants_of_float32(shape, small, monkeypatch):
-    """Products lose nothing but the digits that constants do not have, which both share."""
-    monkeypatch.setattr(parts, "UNFOLDED_BYTES", 2**30 if small else 0)
-    monkeypatch.setattr(convolutions, "_STRIP_BYTES", 0)
-    monkeypatch.setattr(stages, "_PIECE_BYTES", 0)
-    narrow = Jacobian(tiny.network(shape), tiny.network_input())
-    wide = narrow.in_float64()
-    identities.assert_adjoint(wide, torch.float64)
-    x, y = identities.random_pair(wide, torch.float64, batch=(3,))
-    for own, other, v in ((wide, narrow, x), (wide.T, narrow.T, y)):
-        found = own(v)
-        assert found.dtype == torch.float64
-        torch.testing.assert_close(found, other(v.float()).double(), rtol=1e-4, atol=1e-5)
-        torch.testing.assert_close(own(v[:1] + v[1:2]), found[:1] + found[1:2], rtol=1e-12, atol=1e-12)
-    assert wide.bytes == narrow.bytes  # the same ones
-    assert narrow(x.float()).dtype == torch.float32
+def test_equals_the_derivative_of_the_network():
+    network, z, jacobian = make()
+    assert type(jacobian) is Jacobian
+    expected = by_autograd(network, z)
+    torch.testing.assert_close(jacobian.dense(), expected)
+    torch.testing.assert_close(jacobian.T.dense(), expected.T)
+    torch.testing.assert_close(jacobian.columns(jacobian.blocks), expected)
+    torch.testing.assert_close(jacobian.image, network(z)[0, 0].detach())
 
 
-def test_empty_batches():
-    jacobian = make(tiny.PLAIN)
-    assert jacobian(torch.empty(0, *jacobian.domain_shape).double()).shape == (0, *tiny.IMAGE)
-    assert jacobian.T(torch.empty(0, *tiny.IMAGE).double()).shape == (0, *jacobian.domain_shape)
+def test_obeys_every_identity():
+    identities.assert_every_identity(make()[2])
 
 
-def test_chunks_change_nothing(shape):
-    whole, chunked = make(shape), make(shape, chunk_bytes=1)
+def test_every_convolution_is_a_block():
+    network, _, jacobian = make()
+    assert [(b.name, b.kernel, b.parameters) for b in jacobian.blocks] == [
+        (name.removesuffix(".weight"), kernel, (name,)) for name, kernel in zip(NAMES, (3, 1, 3), strict=True)
+    ]
+    dense = jacobian.dense()
+    for block in jacobian.blocks:
+        where = jacobian.slices[block.name]
+        own = network.get_parameter(f"{block.name}.weight").detach().flatten()
+        torch.testing.assert_close(jacobian.weights[where], own)
+        torch.testing.assert_close(jacobian.columns([block]), dense[:, where])
+
+
+def test_chunks_change_nothing():
+    whole, chunked = make()[2], make(chunk_bytes=1)[2]
     assert chunked.chunk == 1 < whole.chunk
-    x, y = identities.random_pair(whole, torch.float64, batch=(5,))
-    torch.testing.assert_close(chunked(x), whole(x))
-    torch.testing.assert_close(chunked.T(y), whole.T(y))
+    torch.testing.assert_close(chunked.dense(), whole.dense())
     torch.testing.assert_close(chunked.columns(chunked.blocks), whole.dense())
 
 
-def test_columns_of_a_block_are_columns_of_j(shape):
-    jacobian = make(shape)
-    dense = jacobian.dense()
-    for block in jacobian.blocks:
-        torch.testing.assert_close(jacobian.columns([block]), dense[:, jacobian.slices[block.name]])
+def test_in_float64():
+    network, z, jacobian = make()
+    wide = Jacobian(network.float(), z.float()).in_float64()
+    assert wide.weights.dtype == wide.image.dtype == torch.float64
+    torch.testing.assert_close(wide.dense(), jacobian.dense(), rtol=1e-4, atol=1e-6)
+    identities.assert_adjoint(wide, torch.float64)
 
 
-def test_weights_and_image_are_those_of_the_network(shape):
-    jacobian, network = make(shape), tiny.network(shape).double()
-    parameters = dict(network.named_parameters())
-    flat = torch.cat([parameters[n].flatten() for b in network.weight_blocks() for n in b.parameters])
-    torch.testing.assert_close(jacobian.weights, flat.detach())
-    torch.testing.assert_close(jacobian.image, network(tiny.network_input().double())[0, 0].detach())
-
-
-def test_the_network_runs_once(monkeypatch):
-    calls = []
-    forward = UNet.forward
-
-    def counted(self, x):
-        calls.append(1)
-        return forward(self, x)
-
-    monkeypatch.setattr(UNet, "forward", counted)
-    jacobian = make(tiny.PLAIN)
-    x, y = identities.random_pair(jacobian, torch.float64, batch=(3,))
-    for _ in range(3):
-        jacobian(x)
-        jacobian.T(y)
-    assert len(calls) == 1
-
-
-@pytest.mark.parametrize("channels", [(3, 2), (1, 1)], ids=str)
-def test_keeps_what_it_was_made_of(channels):
-    shape = UNetShape(channels=channels, skip_channels=(1,))
-    network, z = tiny.network(shape).double(), tiny.network_input().double()
-    jacobian = Jacobian(network, z)
+def test_keeps_what_it_was_made_of_and_leaves_the_network_alone():
+    network, z, jacobian = make()
     before = jacobian.dense()
+    assert all(p.requires_grad for p in network.parameters())
+    assert not any(module._forward_hooks for module in network.modules())
+    assert not before.requires_grad
+    assert not jacobian.image.requires_grad
     with torch.no_grad():
         z.add_(1)
         for parameter in network.parameters():
             parameter.add_(1)
     torch.testing.assert_close(jacobian.dense(), before)
-    torch.testing.assert_close(jacobian.T.dense(), before.T)
-
-
-@pytest.mark.parametrize("side", [16, 128])
-def test_constants_take_what_was_planned(shape, side):
-    planned = jacobian_bytes(shape, (side, side)) - _MAPS_OF_A_PASS * CHUNK_BYTES
-    taken = Jacobian(tiny.network(shape), torch.rand(1, 1, side, side)).bytes
-    assert 0.3 * planned < taken < planned
-
-
-def test_leaves_the_network_alone():
-    network = tiny.network()
-    Jacobian(network, tiny.network_input())
-    assert all(p.requires_grad for p in network.parameters())
-    assert not any(module._forward_hooks for module in network.modules())
 
 
 def test_it_is_freed_with_its_last_name():
-    """A map and its adjoint are no circle: the constants of a network are hundreds of megabytes."""
     gc.disable()
     try:
-        jacobian = make(tiny.NORMALISED)
-        jacobian.T(torch.zeros(1, *jacobian.range_shape, dtype=jacobian.weights.dtype))
-        assert jacobian.T.T is jacobian
+        _, _, jacobian = make()
+        jacobian.T(torch.zeros(1, *jacobian.range_shape).double())
         watched = weakref.ref(jacobian)
         del jacobian
         assert watched() is None
@@ -204,14 +116,34 @@ def test_it_is_freed_with_its_last_name():
         gc.enable()
 
 
-def test_the_layout_of_maps_is_not_that_of_the_images():
-    """Ray transforms return their images side by side; maps of that layout made products a third slower."""
-    network, z = tiny.network(tiny.NORMALISED), tiny.network_input()
-    linearised = LinearisedUNet(network, z)
-    beside = torch.randn(*linearised.image.shape, 3).permute(2, 0, 1)
-    assert not beside.is_contiguous()
-    layouts = [
-        [cotangent.stride() for _, cotangent in linearised.adjoint(images)]
-        for images in (beside, beside.contiguous())
-    ]
-    assert layouts[0] == layouts[1]
+def test_refuses_networks_without_square_filters():
+    z = torch.rand(1, 1, 4, 5)
+    for network in (nn.Linear(5, 5), nn.Conv2d(1, 1, (1, 3), padding=(0, 1))):
+        with pytest.raises(InputError, match="square kernels"):
+            linearise(network, z)
+
+
+def test_chunks_come_from_the_free_memory_of_a_cuda_device(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (2**30, 2**34))
+    assert default_chunk_bytes(torch.device("cpu")) == CPU_CHUNK_BYTES
+    assert 4 * CPU_CHUNK_BYTES < default_chunk_bytes(torch.device("cuda")) < 2**30 / 30
+
+
+@pytest.mark.parametrize("network", [tiny.network, lambda: nn.Conv2d(1, 1, 3, padding=1)])
+def test_products_do_without_tf32(network, monkeypatch):
+    """Of every convolution, when J is made and when it is applied; what was allowed is so again after it."""
+    seen = []
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
+    convolution = nn.functional.conv2d
+
+    def watched(*given):
+        seen.append(torch.backends.cudnn.allow_tf32)
+        return convolution(*given)
+
+    monkeypatch.setattr(nn.functional, "conv2d", watched)
+    jacobian = linearise(network(), tiny.network_input())
+    jacobian(jacobian.weights)
+    jacobian.columns(jacobian.blocks)
+    assert seen
+    assert not any(seen)
+    assert torch.backends.cudnn.allow_tf32

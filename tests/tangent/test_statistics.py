@@ -7,7 +7,7 @@ from ct_dip.operators import ray_transform
 from ct_dip.operators.differences import FiniteDifferences
 from ct_dip.tangent import grams as module
 from ct_dip.tangent.grams import scaled_gram
-from ct_dip.tangent.jacobian import Jacobian
+from ct_dip.tangent.linearise import linearise
 from ct_dip.tangent.statistics import difference_variances, feature_statistics, image_differences
 from ct_dip.tangent.taps import tap_pairs
 from tests import tiny
@@ -15,7 +15,7 @@ from tests import tiny
 
 @pytest.fixture(scope="module")
 def jacobian():
-    return Jacobian(tiny.network().double(), tiny.network_input().double())
+    return linearise(tiny.network().double(), tiny.network_input().double())
 
 
 @pytest.mark.parametrize("kernel", [1, 3])

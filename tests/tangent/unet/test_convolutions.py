@@ -5,8 +5,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch.nn.grad import conv2d_input, conv2d_weight
 
-from ct_dip.tangent import convolutions as module
-from ct_dip.tangent.convolutions import convolve, correlate, spread
+from ct_dip.tangent.unet import convolutions as module
+from ct_dip.tangent.unet.convolutions import convolve, correlate, spread
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
-"""The linear stages that a U-Net is made of once its weights' neighbourhood is all that matters.
+"""The linear layers that a U-Net is made of once its weights' neighbourhood is all that matters.
 
-Every stage knows its tangent (towards the image) and its adjoint (back), both for a batch of n vectors at
-once and without autograd; what can be done in place is. A product has the precision of its vectors, whatever
-that of the constants is.
+Every layer has its Jacobian-vector product (jvp, towards the image) and its vector-Jacobian product (vjp,
+back), both for a batch of n vectors at once and without autograd; what can be done in place is. A product has
+the precision of its vectors, whatever that of the constants is.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from ct_dip.dip.unet import SLOPE
-from ct_dip.tangent.maps import constant
-from ct_dip.tangent.parts import PlainPart
+from ct_dip.tangent.unet.conv_inputs import ConvInput
+from ct_dip.tangent.unet.maps import constant
 
 _PIECE_BYTES = 2**20  # of a map that is multiplied by a constant of another precision
 
@@ -23,37 +23,35 @@ class Convolution:
     Args:
         name: of its weight in the network.
         start: of its weights in the flat vector of all weights.
-        parts: of the input.
+        inputs: that it sums over.
     """
 
-    def __init__(self, name: str, start: int, parts: Sequence[PlainPart]) -> None:
-        self.name, self.parts = name, parts
-        outputs, _, *taps = parts[0].size
-        self.inputs = [part.size[1] for part in parts]
-        self.size = torch.Size([outputs, sum(self.inputs), *taps])
+    def __init__(self, name: str, start: int, inputs: Sequence[ConvInput]) -> None:
+        self.name, self.inputs = name, inputs
+        outputs, _, *taps = inputs[0].size
+        self._channels = [a.size[1] for a in inputs]
+        self.size = torch.Size([outputs, sum(self._channels), *taps])
         self.slice = slice(start, start + self.size.numel())
-        self.bytes = sum(part.bytes for part in parts)
-        self.output_shape = (outputs, *parts[0].places)
+        self.bytes = sum(a.bytes for a in inputs)
+        self.output_shape = (outputs, *inputs[0].places)
 
-    def tangent(self, weights: Tensor, *changes: Tensor) -> Tensor:
-        """(n, P) and the changes of the inputs, none for a constant one → δz."""
-        own = torch.split(weights[:, self.slice].reshape(-1, *self.size), self.inputs, dim=2)
-        if not changes:
-            return self.parts[0].tangent(own[0], None)
-        z = self.parts[0].tangent(own[0], changes[0])
-        for part, w, x in zip(self.parts[1:], own[1:], changes[1:], strict=True):
-            z += part.tangent(w, x)
+    def jvp(self, weights: Tensor, *changes: Tensor) -> Tensor:
+        """Return δz of changes of all weights, (n, P), and of the inputs; none if the input is constant."""
+        own = torch.split(weights[:, self.slice].reshape(-1, *self.size), self._channels, dim=2)
+        z = self.inputs[0].jvp(own[0], changes[0] if changes else None)
+        for a, w, change in zip(self.inputs[1:], own[1:], changes[1:], strict=True):
+            z += a.jvp(w, change)
         return z
 
-    def to_weights(self, z: Tensor, out: Tensor) -> None:
-        """Cotangent of the output, (n, outputs, rows, columns) → that of the weights, out, (n, weights)."""
-        pieces = torch.split(out.view(-1, *self.size), self.inputs, dim=2)
-        for part, piece in zip(self.parts, pieces, strict=True):
-            piece.copy_(part.to_weights(z))
+    def weight_vjp(self, cotangent: Tensor, out: Tensor) -> None:
+        """Pull cotangents of z back to the weights and write them to ``out``, (n, weights)."""
+        pieces = torch.split(out.view(-1, *self.size), self._channels, dim=2)
+        for a, piece in zip(self.inputs, pieces, strict=True):
+            piece.copy_(a.weight_vjp(cotangent))
 
-    def to_inputs(self, z: Tensor) -> list[Tensor]:
-        """Cotangent of the output → those of the inputs."""
-        return [part.to_input(z) for part in self.parts]
+    def input_vjp(self, cotangent: Tensor) -> list[Tensor]:
+        """Pull cotangents of z back to every input."""
+        return [a.input_vjp(cotangent) for a in self.inputs]
 
 
 class Activation:
@@ -83,15 +81,15 @@ class Activation:
 
     @property
     def bytes(self) -> int:
-        """Memory of the constants."""
+        """Return the memory of the constants."""
         return self.diagonal.nbytes + (0 if self.standard is None else self.standard.nbytes)
 
-    def tangent_(self, z: Tensor) -> Tensor:
-        """``D P z``, in place."""
+    def jvp_(self, z: Tensor) -> Tensor:
+        """Replace changes of z by ``D P z``."""
         return self._scale_(self._project_(z))
 
-    def adjoint_(self, x: Tensor) -> Tensor:
-        """``P D x``, in place."""
+    def vjp_(self, x: Tensor) -> Tensor:
+        """Replace cotangents of the output by ``P D x``, those of z."""
         return self._project_(self._scale_(x))
 
     def _scale_(self, z: Tensor) -> Tensor:
@@ -114,7 +112,7 @@ class Activation:
         return z
 
     def _pieces(self, z: Tensor) -> Iterator[slice]:
-        """Rows that are taken together: where precisions differ, torch copies what it reads."""
+        """Yield rows to be taken together: where precisions differ, torch copies what it reads."""
         rows, step = z.shape[2], z.shape[2]
         if z.dtype != self.diagonal.dtype:
             step = max(1, _PIECE_BYTES * rows // max(1, z.nbytes))
@@ -122,7 +120,9 @@ class Activation:
             yield slice(first, first + step)
 
     def _group_means(self, x: Tensor) -> Tensor:
-        """(n, channels, rows, columns) → (n, channels, 1, 1), every channel with its group's share of a mean.
+        """Average z's rows over their groups: (n, channels, rows, columns) → (n, channels, 1, 1).
+
+        Some rows give their share of the mean over all rows.
 
         Rows first: torch then gives a thread the same rows as the operations before and after it do. Asked
         for all places at once it gives each thread some channels, so that every row travels between the

@@ -1,4 +1,4 @@
-"""The U-Net linearised in its weights: one pass towards the image, one back, without autograd.
+"""Linearise a U-Net in its weights: one pass towards the image, one back, without autograd.
 
 At the fit every activation is a constant, so a change δw of all weights moves the image by a linear U-Net
 with two terms per convolution, ``δz_l = w_l * δa_l + δw_l * a_l``, and its transpose takes an image to the
@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from ct_dip.dip.unet import UNet
-from ct_dip.tangent.parts import InterpolatedPart, PlainPart, PointwisePart
-from ct_dip.tangent.stages import Activation, Convolution
+from ct_dip.tangent.unet.conv_inputs import ConvInput, InterpolatedInput, PointwiseInput
+from ct_dip.tangent.unet.layers import Activation, Convolution
 
 
 class _Layer(NamedTuple):
@@ -22,11 +22,8 @@ class _Layer(NamedTuple):
     convolution: Convolution
     activation: Activation
 
-    def tangent(self, weights: Tensor, *changes: Tensor) -> Tensor:
-        return self.activation.tangent_(self.convolution.tangent(weights, *changes))
-
-    def adjoint_(self, x: Tensor) -> Tensor:
-        return self.activation.adjoint_(x)
+    def jvp(self, weights: Tensor, *changes: Tensor) -> Tensor:
+        return self.activation.jvp_(self.convolution.jvp(weights, *changes))
 
 
 class _Up(NamedTuple):
@@ -36,7 +33,7 @@ class _Up(NamedTuple):
 
 
 class LinearisedUNet:
-    """A U-Net around its weights, as linear stages; the network runs once, to find their constants.
+    """A U-Net around its weights, as linear layers; the network runs once, to find their constants.
 
     Args:
         network: with the fitted weights.
@@ -48,6 +45,7 @@ class LinearisedUNet:
         bytes: memory of all constants.
     """
 
+    @torch.no_grad()
     def __init__(self, network: UNet, network_input: Tensor) -> None:
         inputs, outputs, image = _run(network, network_input)
         starts = _starts(network)
@@ -56,23 +54,21 @@ class LinearisedUNet:
         self.bytes = 0
 
         def convolution(module: Any, coarse: Tensor | None = None) -> Convolution:
-            """Of its inputs, the first one may be interpolated from a coarse map."""
+            """Linearise a convolution, whose first input may be interpolated from a coarse map."""
             name, start = starts[module]
             recorded = inputs.pop(module)  # freed as its constants are made
-            filters = torch.split(module.weight, [part.shape[1] for part in recorded], dim=1)
-            parts: list[PlainPart] = []
-            for activation, own in zip(recorded, filters, strict=True):
-                if coarse is not None and not parts:
-                    fine = activation.shape[-2:]
-                    parts.append(InterpolatedPart(coarse, own, fine, network.shape.upsampling))
-                elif own.shape[-1] == 1:
-                    parts.append(PointwisePart(activation, own))
+            filters = torch.split(module.weight, [a.shape[1] for a in recorded], dim=1)
+            linear: list[ConvInput] = []
+            for a, w in zip(recorded, filters, strict=True):
+                if coarse is not None and not linear:
+                    linear.append(InterpolatedInput(coarse, w, a.shape[-2:], network.shape.upsampling))
+                elif w.shape[-1] == 1:
+                    linear.append(PointwiseInput(a, w))
                 else:
-                    parts.append(PlainPart(activation, own, module.stride[0]))
-            found = Convolution(name, start, parts)
-            self.convolutions[name] = found
-            self.bytes += found.bytes
-            return found
+                    linear.append(ConvInput(a, w, module.stride[0]))
+            self.convolutions[name] = Convolution(name, start, linear)
+            self.bytes += self.convolutions[name].bytes
+            return self.convolutions[name]
 
         def layer(module: Any, norm: nn.Module, coarse: Tensor | None = None) -> _Layer:
             activation = Activation(norm, outputs.pop(module))
@@ -92,57 +88,58 @@ class LinearisedUNet:
         self._last = convolution(network.last)
         self._output_slope = _output_slope(network, outputs.pop(network.last))[0, 0]
 
-    def tangent(self, weights: Tensor) -> Tensor:
-        """Changes of all weights, (n, P) → changes of the image, (n, rows, columns)."""
-        levels = [self._first.tangent(weights)]
+    def jvp(self, weights: Tensor) -> Tensor:
+        """Push changes of all weights, (n, P), to changes of the image, (n, rows, columns)."""
+        levels = [self._first.jvp(weights)]
         for first, second in self._downs:
-            levels.append(second.tangent(weights, first.tangent(weights, levels[-1])))
+            levels.append(second.jvp(weights, first.jvp(weights, levels[-1])))
         x = levels.pop()
         for up in self._ups:
             fine = levels.pop()
-            parts = [x] if up.skip is None else [x, up.skip.tangent(weights, fine)]
-            x = up.second.tangent(weights, up.first.tangent(weights, *parts))
-        return self._last.tangent(weights, x)[:, 0] * self._output_slope
+            changes = [x] if up.skip is None else [x, up.skip.jvp(weights, fine)]
+            x = up.second.jvp(weights, up.first.jvp(weights, *changes))
+        return self._last.jvp(weights, x)[:, 0] * self._output_slope
 
-    def adjoint(self, images: Tensor) -> Iterator[tuple[Convolution, Tensor]]:
-        """Every convolution with the adjoint of images u at its output, last layer first.
+    def cotangents(self, images: Tensor) -> Iterator[tuple[Convolution, Tensor]]:
+        """Pull cotangents of the image, (n, rows, columns), back to the output of every convolution.
 
-        (n, rows, columns) → (n, outputs, rows, columns) of the layer, valid until the next one is asked for;
-        who needs no more stops asking.
+        Yields every convolution with its cotangents, (n, outputs, …), last layer first, valid until the next
+        one is asked for; who needs no more stops asking.
         """
         # What a ray transform returns has its images side by side, and all maps would inherit that layout.
         z = (images.contiguous() * self._output_slope)[:, None]
         yield self._last, z
-        (x,) = self._last.to_inputs(z)
-        skipped: list[tuple[PlainPart, Tensor] | None] = []  # skips and their cotangents, finest first
+        (x,) = self._last.input_vjp(z)
+        skips: list[tuple[PointwiseInput, Tensor] | None] = []  # with their cotangents, finest first
         for up in reversed(self._ups):
-            z = up.second.adjoint_(x)
+            z = up.second.activation.vjp_(x)
             yield up.second.convolution, z
-            z = up.first.adjoint_(*up.second.convolution.to_inputs(z))
+            z = up.first.activation.vjp_(*up.second.convolution.input_vjp(z))
             yield up.first.convolution, z
-            x, *skip = up.first.convolution.to_inputs(z)
-            skipped.append(None)
+            x, *from_skip = up.first.convolution.input_vjp(z)
+            skips.append(None)
             if up.skip is not None:
-                z = up.skip.adjoint_(*skip)
+                z = up.skip.activation.vjp_(*from_skip)
                 yield up.skip.convolution, z
-                skipped[-1] = (up.skip.convolution.parts[0], z)
+                (fine,) = up.skip.convolution.inputs
+                assert isinstance(fine, PointwiseInput)
+                skips[-1] = (fine, z)
         for double in reversed(self._downs):
             for layer in reversed(double):
-                z = layer.adjoint_(x)
+                z = layer.activation.vjp_(x)
                 yield layer.convolution, z
-                (x,) = layer.convolution.to_inputs(z)
-            more = skipped.pop()
-            if more is not None:
-                part, z = more
-                assert isinstance(part, PointwisePart)
-                part.to_input(z, add_to=x)
-        yield self._first.convolution, self._first.adjoint_(x)
+                (x,) = layer.convolution.input_vjp(z)
+            skip = skips.pop()
+            if skip is not None:
+                fine, z = skip
+                fine.input_vjp(z, add_to=x)
+        yield self._first.convolution, self._first.activation.vjp_(x)
 
 
 def _run(
     network: UNet, network_input: Tensor
 ) -> tuple[dict[nn.Module, tuple[Tensor, ...]], dict[nn.Module, Tensor], Tensor]:
-    """Inputs and outputs of all convolutions, coarse inputs of all ``ups``, and the image; by one pass."""
+    """Record inputs and outputs of all convolutions, coarse inputs of all ``ups``, and the image."""
     inputs: dict[nn.Module, tuple[Tensor, ...]] = {}
     outputs: dict[nn.Module, Tensor] = {}
 
@@ -164,17 +161,17 @@ def _run(
 
 
 def _starts(network: UNet) -> dict[nn.Module, tuple[str, int]]:
-    """Name of every convolution's weight and where it begins in the flat weights."""
-    found: dict[nn.Module, tuple[str, int]] = {}
+    """Return the name of every convolution's weight and where it begins in the flat weights."""
+    starts: dict[nn.Module, tuple[str, int]] = {}
     start = 0
     for name in (name for block in network.weight_blocks() for name in block.parameters):
-        found[network.get_submodule(name.removesuffix(".weight"))] = (name, start)
+        starts[network.get_submodule(name.removesuffix(".weight"))] = (name, start)
         start += network.get_parameter(name).numel()
-    return found
+    return starts
 
 
 def _output_slope(network: UNet, z: Tensor) -> Tensor:
-    """Derivative of the last activation."""
+    """Return the derivative of the last activation."""
     if network.shape.output == "identity":
         return torch.ones_like(z)
     f = torch.sigmoid(z)

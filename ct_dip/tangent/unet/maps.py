@@ -9,15 +9,15 @@ from torch import Tensor
 
 
 def constant(x: Tensor) -> Tensor:
-    """A copy that no training step changes."""
+    """Copy a map, so that no training step changes it."""
     return x.detach().clone(memory_format=torch.channels_last)
 
 
 def flat(x: Tensor) -> Tensor:
-    """(n, channels, rows, columns) → (n, places, channels), a view."""
+    """View (n, channels, rows, columns) as (n, places, channels)."""
     return x.permute(0, 2, 3, 1).flatten(1, 2)
 
 
 def as_map(x: Tensor, places: tuple[int, int]) -> Tensor:
-    """The way back, from (n, places, channels)."""
+    """Undo `flat`: view (n, places, channels) as (n, channels, rows, columns)."""
     return x.reshape(len(x), *places, x.shape[-1]).permute(0, 3, 1, 2)

@@ -14,16 +14,16 @@ import torch.nn.functional as F  # noqa: N812  everybody's name for it
 from torch import Tensor
 from torch.nn.grad import conv2d_weight
 
-from ct_dip.tangent.maps import flat
+from ct_dip.tangent.unet.maps import flat
 
 _STRIP_BYTES = 4 * 2**20  # that are unfolded at once: what fits the caches
 
 
 def convolve(x: Tensor, filters: Tensor, stride: int, add_to: Tensor | None = None) -> Tensor:
-    """``w * x``, padded by half of the taps: (n, inputs, rows, columns) → (n, outputs, …).
+    """Return ``w * x``, padded by half of the taps: (n, inputs, rows, columns) → (n, outputs, …).
 
     Args:
-        add_to: what it is added to, in place.
+        add_to: map that the result is added to, in place.
     """
     if _in_torch(x, filters.shape, stride, filters):
         z = F.conv2d(x.to(filters), filters, None, stride, filters.shape[-1] // 2)
@@ -37,7 +37,7 @@ def convolve(x: Tensor, filters: Tensor, stride: int, add_to: Tensor | None = No
 
 
 def correlate(x: Tensor, z: Tensor, size: torch.Size, stride: int) -> Tensor:
-    """Its transpose towards the filters, ``Σ_places z xᵀ``: one z, (1, outputs, rows, columns) → size."""
+    """Transpose `convolve` in the filters: ``Σ_places z xᵀ`` of one z, (1, outputs, rows, columns) → size."""
     outputs, inputs, taps, _ = size
     if _in_torch(x, size, stride, z):
         whole: Tensor = conv2d_weight(x.to(z), size, z, stride, taps // 2)  # type: ignore[no-untyped-call]
@@ -49,7 +49,7 @@ def correlate(x: Tensor, z: Tensor, size: torch.Size, stride: int) -> Tensor:
 
 
 def spread(z: Tensor, filters: Tensor, stride: int, places: tuple[int, int]) -> Tensor:
-    """Its transpose towards x, of the given rows and columns: (n, outputs, …) → (n, inputs, *places)."""
+    """Transpose `convolve` in x, which has the given places: (n, outputs, …) → (n, inputs, *places)."""
     taps = filters.shape[-1]
     if _in_torch(z, filters.shape, 1, z):
         # What the transpose cannot know: how many rows the stride left over.
@@ -71,14 +71,14 @@ def spread(z: Tensor, filters: Tensor, stride: int, places: tuple[int, int]) -> 
 
 
 def _in_torch(x: Tensor, size: torch.Size, stride: int, like: Tensor) -> bool:
-    """Whether torch reads a map where it is, or unfolds no more than would be here; size of the filters."""
+    """Tell whether torch reads a map where it is, or unfolds no more than this file; size of the filters."""
     if like.dtype == torch.float32 or like.device.type != "cpu":
         return True
     return len(x) * math.prod(_places(x, stride)) * _around(size, like) <= _STRIP_BYTES
 
 
 def _around(size: torch.Size, like: Tensor) -> int:
-    """Bytes of all that a place is made from."""
+    """Count the bytes of all that a place is made from."""
     return size[1:].numel() * like.element_size()
 
 
@@ -88,26 +88,26 @@ def _places(x: Tensor, stride: int) -> tuple[int, int]:
 
 
 def _zeros(x: Tensor, channels: int, places: tuple[int, int], like: Tensor) -> Tensor:
-    """A map for every one of x."""
+    """Make a map for every one of x."""
     return like.new_zeros(len(x), *places, channels).permute(0, 3, 1, 2)
 
 
 def _matrix(filters: Tensor) -> Tensor:
-    """(outputs, inputs, taps, taps) → (outputs, taps · taps · inputs)."""
+    """Flatten (outputs, inputs, taps, taps) to (outputs, taps · taps · inputs)."""
     return filters.permute(0, 2, 3, 1).flatten(1)
 
 
 def _steps(rows: int, columns: int, size: torch.Size, like: Tensor) -> Iterator[tuple[int, int]]:
-    """Some rows after another, of which the unfolded ones fit the caches; size of the filters."""
+    """Yield ranges of rows that fit the caches when unfolded; size of the filters."""
     step = max(1, _STRIP_BYTES // max(1, columns * _around(size, like)))
     for first in range(0, rows, step):
         yield first, min(first + step, rows)
 
 
 def _strips(x: Tensor, size: torch.Size, stride: int, like: Tensor) -> Iterator[tuple[slice, Tensor]]:
-    """Some places of the output after another, and one x around them, (places, taps · taps · inputs).
+    """Yield ranges of output places, each with x unfolded around them, (places, taps · taps · inputs).
 
-    It is valid until the next one is asked for.
+    The unfolded x is valid until the next one is asked for.
 
     Args:
         size: of the filters.
@@ -133,7 +133,7 @@ def _strips(x: Tensor, size: torch.Size, stride: int, like: Tensor) -> Iterator[
 
 
 def _shifted(first: int, stop: int, shift: int, stride: int, size: int) -> tuple[slice, slice]:
-    """For i from first to stop with ``stride · i + shift`` within the size: these, and i − first."""
+    """Return ``stride · i + shift`` and i − first, for all i from first to stop that stay within the size."""
     begin = max(first, -(-max(0, -shift) // stride))
     end = max(begin, min(stop, (size - 1 - shift) // stride + 1))
     there = slice(stride * begin + shift, max(0, stride * (end - 1) + shift + 1), stride)

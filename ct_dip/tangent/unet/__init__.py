@@ -1,0 +1,1 @@
+"""Fast products with the Jacobian of a U-Net, without autograd."""
