@@ -17,7 +17,7 @@ _TILE = 256  # rows of a symmetric product that are computed together
 def block_columns(
     jacobian: Jacobian, progress: Progress | None = None
 ) -> Iterator[tuple[WeightBlock, Tensor]]:
-    """Every block with its columns of J, (pixels, weights of the block).
+    """Yield every block with its columns of J, (pixels, weights of the block).
 
     Neighbouring blocks share a backward pass as far as their columns fit the memory for them.
     """
@@ -48,7 +48,7 @@ def _groups(jacobian: Jacobian) -> Iterator[list[WeightBlock]]:
 
 
 def streaming_bytes(block_weights: Sequence[int], pixels: int) -> int:
-    """Memory of the columns in flight: a group, its pieces while it is made, and a weighted copy."""
+    """Predict the memory of columns in flight: a group, its pieces while it is made, and a weighted copy."""
     largest = max(4 * pixels * count for count in block_weights)
     return 3 * max(largest, min(_GROUP_BYTES, 4 * pixels * sum(block_weights)))
 
@@ -59,7 +59,7 @@ def prior_gram(
     *,
     progress: Progress | None = None,
 ) -> Tensor:
-    """``J Σ Jᵀ`` for filters with independent, equal tap covariances in every block, (pixels, pixels).
+    """Return ``J Σ Jᵀ``, (pixels, pixels), for independent filters with one tap covariance per block.
 
     Args:
         tap_covariance: of a block, (taps, taps); its Cholesky factor weights the features.
@@ -76,7 +76,7 @@ def prior_gram(
 def scaled_gram(
     jacobian: Jacobian, transform: LinearMap, row_weights: Tensor, *, progress: Progress | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The neural g-prior: ``J S² Jᵀ`` and S, with ``s_j = (mean_i (W A J)²_ij)^−½``.
+    """Compute the neural g-prior: ``J S² Jᵀ`` and S, with ``s_j = (mean_i (W A J)²_ij)^−½``.
 
     Scaling a weight by k divides its column of J by k and multiplies its s by k, so the matrix, and with it
     every prediction, does not change.

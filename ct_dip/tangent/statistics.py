@@ -26,52 +26,56 @@ class FeatureStatistics(NamedTuple):
 
 
 def difference_variances(grams: Tensor, shape: tuple[int, int]) -> Tensor:
-    """``T = diag(D G Dᵀ)`` of the row and the column differences, (terms, differences).
+    """Return ``T = diag(D G Dᵀ)`` of the row and the column differences, (terms, differences).
 
     The variance of ``x_i − x_j`` is ``G_ii + G_jj − 2 G_ij``; see `image_differences`.
     """
-    pixel = torch.arange(shape[0] * shape[1]).reshape(shape)
-    first = torch.cat([pixel[:-1].flatten(), pixel[:, :-1].flatten()])
-    second = torch.cat([pixel[1:].flatten(), pixel[:, 1:].flatten()])
+    first, second = _neighbours(shape, grams.device)
     diagonal = grams.diagonal(dim1=1, dim2=2).double()
     return diagonal[:, first] + diagonal[:, second] - 2 * grams[:, first, second].double()
 
 
 def streamed_difference_variances(jacobian: Jacobian, progress: Progress | None = None) -> Tensor:
-    """The same T from passes of Jᵀ, one for every difference, where the G are too large."""
+    """Compute the same T by passes of Jᵀ, one for every difference, where the G are too large."""
     rows, columns = jacobian.range_shape
-    pixel = torch.arange(rows * columns).reshape(rows, columns)
-    first = torch.cat([pixel[:-1].flatten(), pixel[:, :-1].flatten()])
-    second = torch.cat([pixel[1:].flatten(), pixel[:, 1:].flatten()])
-    found = torch.empty(count_terms(jacobian.blocks), len(first), dtype=torch.float64)
+    like = jacobian.image
+    first, second = _neighbours((rows, columns), like.device)
+    variances = like.new_empty(count_terms(jacobian.blocks), len(first), dtype=torch.float64)
     with (progress or Progress()).stage("difference variances", len(first)) as stage:
         for begin in range(0, len(first), jacobian.chunk):
             where = slice(begin, min(begin + jacobian.chunk, len(first)))
-            each = torch.arange(where.stop - begin)
-            units = jacobian.image.new_zeros(len(each), rows * columns)
+            each = torch.arange(where.stop - begin, device=like.device)
+            units = like.new_zeros(len(each), rows * columns)
             units[each, second[where]] = 1
             units[each, first[where]] = -1
             pulled = jacobian.T(units.reshape(-1, rows, columns))
             for block, terms in zip(jacobian.blocks, term_slices(jacobian.blocks).values(), strict=True):
-                found[terms, where] = tap_forms(pulled[:, jacobian.slices[block.name]], block.kernel).T
+                variances[terms, where] = tap_forms(pulled[:, jacobian.slices[block.name]], block.kernel).T
             stage.update(where.stop)
-    return found
+    return variances
+
+
+def _neighbours(shape: tuple[int, int], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return the two pixels of every difference of `image_differences`."""
+    pixel = torch.arange(shape[0] * shape[1], device=device).reshape(shape)
+    first = torch.cat([pixel[:-1].flatten(), pixel[:, :-1].flatten()])
+    return first, torch.cat([pixel[1:].flatten(), pixel[:, 1:].flatten()])
 
 
 def tap_forms(rows: Tensor, kernel: int) -> Tensor:
-    """``Σ_filters fᵀ M_d f`` of every row, (n, filters · taps) → (n, distances), float64."""
+    """Return ``Σ_filters fᵀ M_d f`` of every row, (n, filters · taps) → (n, distances), float64."""
     filters = rows.double().reshape(len(rows), -1, kernel**2)
     second_moments = filters.mT @ filters  # (n, taps, taps)
     return torch.einsum("npq,dpq->nd", second_moments, tap_pairs(kernel).pairs.to(second_moments))
 
 
 def image_differences(image: Tensor) -> Tensor:
-    """Row differences, then column differences, (rows, columns) → (differences,)."""
+    """Take row differences, then column differences, (rows, columns) → (differences,)."""
     return torch.cat([image.diff(dim=-2).flatten(-2), image.diff(dim=-1).flatten(-2)], dim=-1)
 
 
 def term_slices(blocks: Sequence[WeightBlock]) -> dict[str, slice]:
-    """Where the terms of every block are."""
+    """Return where the terms of every block are."""
     slices, start = {}, 0
     for block in blocks:
         stop = start + len(tap_pairs(block.kernel).distances)
@@ -81,7 +85,7 @@ def term_slices(blocks: Sequence[WeightBlock]) -> dict[str, slice]:
 
 
 def count_terms(blocks: Sequence[WeightBlock]) -> int:
-    """Matrices of `FeatureStatistics`."""
+    """Count the matrices of `FeatureStatistics`."""
     return max(terms.stop for terms in term_slices(blocks).values())
 
 
@@ -94,12 +98,12 @@ def feature_statistics(jacobian: Jacobian, *, progress: Progress | None = None) 
 
 
 def row_statistics(columns: Callable[[slice], Tensor], jacobian: Jacobian) -> Tensor:
-    """``R_b C_d R_bᵀ`` of every block and distance for a few rows R, (n, P), as ``Qᵀ B J``; (terms, n, n).
+    """Return ``R_b C_d R_bᵀ`` of all blocks and distances, (terms, n, n), for a few rows R, as ``Qᵀ B J``.
 
     In float64: these are projections of strong signals, next to a noise of 1.
 
     Args:
-        columns: some columns of R.
+        columns: returns some columns of R, (n, P).
     """
     blocks = jacobian.blocks
     like = columns(slice(0, 1)).double()
@@ -119,7 +123,7 @@ def add_statistics(
 
 
 def _add_block(grams: Tensor, columns: Tensor, kernel: int) -> None:
-    """Lower triangles of G of one block: (distances, n, n) and (n, filters · taps)."""
+    """Add to the lower triangles of G of one block: (distances, n, n) and (n, filters · taps)."""
     taps = tap_pairs(kernel)
     by_tap = columns.reshape(-1, kernel**2).T  # (taps, n · filters)
     product = torch.empty_like(grams[0])

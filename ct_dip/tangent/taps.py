@@ -27,7 +27,7 @@ class TapPairs(NamedTuple):
 
 @cache
 def tap_pairs(kernel: int) -> TapPairs:
-    """The pairs of a 1×1 or a 3×3 stencil, taps in row-major order."""
+    """Return the pairs of a 1×1 or a 3×3 stencil, taps in row-major order."""
     if kernel == 1:
         one = torch.ones(1, 1, dtype=torch.float64)
         return TapPairs(torch.zeros(1, dtype=torch.float64), one[None], one, one)

@@ -23,7 +23,7 @@ from ct_dip.posterior.measurement_noise import MeasurementNoise
 from ct_dip.posterior.model import linear_model
 from ct_dip.posterior.problem import linear_problem
 from ct_dip.posterior.stochastic_evidence import StochasticEvidence
-from ct_dip.tangent.jacobian import Jacobian
+from ct_dip.tangent.linearise import linearise
 
 IMAGES = (50, 51, 52)
 NETWORK = DipConfig(max_steps=300, cooldown_steps=200)

@@ -11,6 +11,12 @@ from torch.func import functional_call
 from ct_dip.errors import InputError
 from ct_dip.tangent.jacobian import CPU_CHUNK_BYTES, Jacobian, default_chunk_bytes
 from ct_dip.tangent.linearise import linearise
+from ct_dip.tangent.statistics import (
+    difference_variances,
+    feature_statistics,
+    streamed_difference_variances,
+)
+from ct_dip.tangent.unet.jacobian import UNetJacobian
 from tests import identities, tiny
 
 
@@ -143,7 +149,28 @@ def test_products_do_without_tf32(network, monkeypatch):
     monkeypatch.setattr(nn.functional, "conv2d", watched)
     jacobian = linearise(network(), tiny.network_input())
     jacobian(jacobian.weights)
+    jacobian.T(jacobian.image)
     jacobian.columns(jacobian.blocks)
     assert seen
     assert not any(seen)
     assert torch.backends.cudnn.allow_tf32
+
+
+@pytest.mark.parametrize("shape", [tiny.PLAIN, tiny.NORMALISED], ids=["plain", "normalised"])
+@pytest.mark.parametrize("kind", [Jacobian, UNetJacobian])
+def test_everything_stays_on_the_device_of_the_network(kind, shape):
+    """Tensors that are made on the default device, here one without data, would spoil the results."""
+    network, z = tiny.network(shape), tiny.network_input()
+
+    def results():
+        narrow = kind(network, z)
+        for jacobian in (narrow, narrow.in_float64()):
+            grams = feature_statistics(jacobian).grams
+            yield from (jacobian(jacobian.weights[None]), jacobian.T(jacobian.image[None]), grams)
+            yield from (difference_variances(grams, tiny.IMAGE), streamed_difference_variances(jacobian))
+
+    expected = list(results())
+    with torch.device("meta"):
+        found = list(results())
+    for own, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(own, other)
