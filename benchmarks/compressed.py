@@ -129,7 +129,7 @@ def infer(scan: Scan, fit: DipFit, regime: str, config: InferenceConfig) -> dict
         posterior = fit_posterior(fit, scan, config, transform=transform, progress=meter)
         posterior.sample(config.samples)  # which exact inference has not done yet
     seconds = time.perf_counter() - start
-    certificate = posterior.certificate
+    certificate = {} if posterior.certificate is None else posterior.certificate.to_dict()
     return {
         "seconds": seconds,
         "extrapolated": False,

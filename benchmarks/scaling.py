@@ -23,6 +23,7 @@ from ct_dip.dip.ensemble import DipFit
 from ct_dip.dip.fit import fit_dip
 from ct_dip.operators import ray_transform
 from ct_dip.operators.linear_map import LinearMap
+from ct_dip.posterior.certificates import CompressionCertificate
 from ct_dip.posterior.fit import fit_posterior
 from ct_dip.posterior.problem import linear_problem
 from ct_dip.tangent.jacobian import Jacobian
@@ -70,7 +71,8 @@ def job(side: int, views: int, config: RunConfig) -> dict[str, Any]:
         posterior = fit_posterior(fit, scan, config.inference, transform=transform, progress=meter)
     seconds = time.perf_counter() - start
     certificate, jacobian = posterior.certificate, UNetJacobian(fit.network(), fit.network_input)
-    rank, weights = certificate["rank"], len(jacobian.weights)
+    assert isinstance(certificate, CompressionCertificate)
+    rank, weights = certificate.rank, len(jacobian.weights)
     maps = max(map(maps_of_a_pass, (jacobian, jacobian.in_float64())))
     held = {
         "activations": jacobian.bytes,
@@ -95,7 +97,7 @@ def job(side: int, views: int, config: RunConfig) -> dict[str, Any]:
         "stages": stages,
         "passes": meter.total,
         "rank": rank,
-        "certificate": certificate,
+        "certificate": certificate.to_dict(),
         "peak_MiB": meter.peak,
         "libraries_MiB": own,
         "held_MiB": held_mib,

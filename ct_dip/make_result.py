@@ -121,7 +121,7 @@ def posterior_outcome(
     _tell_doubts(posterior, progress)
     metrics: dict[str, Any] = {
         "regime": posterior.regime,
-        "certificate": posterior.certificate,
+        "certificate": {} if posterior.certificate is None else posterior.certificate.to_dict(),
         "evidence": found.evidence,
         "evidence_objective": found.objective,
         "evidence_evaluations": found.evaluations,
@@ -149,7 +149,9 @@ def posterior_outcome(
     }
     if posterior.std_error is not None:
         arrays["std_error"] = posterior.std_error
-    samples = min(settings.samples, posterior.certificate.get("samples", settings.samples))
+    samples = settings.samples
+    if posterior.certificate is not None:
+        samples = min(samples, posterior.certificate.samples)
     if samples:
         with progress.stage("samples"):
             arrays["samples"] = posterior.sample(samples, seed=config.seed)
@@ -184,46 +186,10 @@ def _tell_doubts(posterior: Posterior, progress: Progress) -> None:
         progress.note("the search for hyperparameters did not converge; its best values are used")
     if found.at_bound:
         progress.note(f"hyperparameters at the end of their range: {', '.join(found.at_bound)}")
-    if not certificate.get("converged", True):
-        progress.note(
-            f"the {posterior.regime} inference did NOT reach what it was asked for: {_shortfall(posterior)}"
-        )
-    drawn, asked = (certificate.get(name, 0) for name in ("samples", "samples_asked"))
-    if drawn < asked:
-        known_to = (
-            "" if posterior.std_error is None else f", so error bars are known to {(2 * drawn) ** -0.5:.0%}"
-        )
-        progress.note(
-            f"there was time for {drawn} of {asked} samples{known_to}; raise the time budget "
-            "(--budget-minutes) for more"
-        )
+    for warning in [] if certificate is None else certificate.warnings():
+        progress.note(warning)
     if posterior.jitter:
         progress.note(f"a covariance needed a jitter of {posterior.jitter:.2g} to be factorised")
-
-
-def _shortfall(posterior: Posterior) -> str:
-    """What did not converge, with its numbers."""
-    found = posterior.certificate
-    parts = []
-    if found.get("discarded_trace", 0) > found.get("discarded_trace_allowed", 1):
-        parts.append(
-            f"a compression of rank {found['rank']} leaves {found['discarded_trace']:.2g} of the noise's "
-            f"trace outside, above inference.compression {found['discarded_trace_allowed']:g}; allow more, "
-            "or give it more memory or time"
-        )
-    if not found.get("accurate", True):
-        parts.append(
-            f"held against the full model it moves the image by {found['mean_error']:.2g} and its samples by "
-            f"{found['sample_error']:.2g} of an error bar; try a smaller inference.compression than "
-            f"{found['discarded_trace_allowed']:g}"
-        )
-    if not found.get("noise_solve_converged", True):
-        parts.append(
-            f"a solve with the noise ended at a relative residual of {found['noise_solve_residual']:.2g}"
-        )
-    if not parts:
-        parts.append(f"a solve ended at a relative residual of {found['residual']:.2g}")
-    return "; ".join(parts)
 
 
 def _settings(config: RunConfig, shape: tuple[int, int]) -> dict[str, Any]:

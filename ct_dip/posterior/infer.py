@@ -14,6 +14,7 @@ from ct_dip.config import InferenceConfig
 from ct_dip.evidence.laplace import hyperparameter_points
 from ct_dip.evidence.stage import evidence_stage
 from ct_dip.posterior.certificate import check_compression
+from ct_dip.posterior.certificates import CompressionCertificate, IterativeCertificate
 from ct_dip.posterior.compressed import Compressed
 from ct_dip.posterior.compressed_fit import fit_compressed
 from ct_dip.posterior.conditional import Conditional, WeightConditional
@@ -79,7 +80,7 @@ def infer_exact(
             effective_dimension=model.evidence.effective_dimension(found.theta),
             spots=_count(freed),
             jitter=max(found.jitter, moments.jitter),
-            certificate={},
+            certificate=None,
             extra={},
         )
 
@@ -148,25 +149,29 @@ def infer_compressed(
         check = check_compression(at_mean, spread, seed, stage, of_evidence)
     del of_evidence
     evidence = dataclasses.replace(evidence, evidence=evidence.evidence + check.evidence_change)
-    certificate: dict[str, Any] = {
-        "rank": compression.rank,
-        "discarded_trace": compression.discarded / noise / problem.dimensions,
-        "discarded_trace_error": compression.discarded_error / noise / problem.dimensions,
-        "discarded_trace_allowed": config.compression,
-        "extensions": rounds,
-        "hyperparameters_change": change,
-        **check._asdict(),
-        "accurate": check.accurate,
-        "noise_log_det_error": float(base.log_det.standard_error),
-        "noise_solve_residual": at_mean.measurement_noise.worst_residual,
-        "noise_solve_converged": at_mean.measurement_noise.converged,
-    }
-    certificate["passes"] += compression.passes + passes
-    certificate["converged"] = (
-        check.converged and check.accurate and compression.complete and at_mean.measurement_noise.converged
-    )
     closed = has_closed_deviations(config, problem.pixels)
-    deviations, variance = _deviations(problem, spread, seed, closed, deadline, folder, certificate, progress)
+    deviations, variance = _deviations(problem, spread, seed, closed, deadline, folder, progress)
+    solves = at_mean.measurement_noise
+    certificate = CompressionCertificate(
+        rank=compression.rank,
+        discarded_trace=compression.discarded / noise / problem.dimensions,
+        discarded_trace_error=compression.discarded_error / noise / problem.dimensions,
+        discarded_trace_allowed=config.compression,
+        extensions=rounds,
+        hyperparameters_change=change,
+        evidence_change=check.evidence_change,
+        evidence_error=check.evidence_error,
+        mean_error=check.mean_error,
+        sample_error=check.sample_error,
+        accurate=check.accurate,
+        residual=check.residual,
+        noise_log_det_error=float(base.log_det.standard_error),
+        noise_solve_residual=solves.worst_residual,
+        noise_solve_converged=solves.converged,
+        passes=check.passes + compression.passes + passes,
+        converged=check.converged and check.accurate and compression.complete and solves.converged,
+        **_sampling(problem, deviations),
+    )
     extra = {}
     if problem.complement is not None and problem.complement.deviation is not None:
         extra["log_complement"] = math.log(ratio * noise)
@@ -216,19 +221,18 @@ def infer_iterative(
             preconditioner=at_mean.preconditioner,
             tolerance=config.tolerance,
         )
-    certificate: dict[str, Any] = {
-        "evidence_error": found.log_det_error,
-        "gradient": found.gradient.value.tolist(),
-        "gradient_error": found.gradient.standard_error.tolist(),
-    }
-    deviations, variance = _deviations(problem, spread, seed, False, deadline, folder, certificate, progress)
+    deviations, variance = _deviations(problem, spread, seed, False, deadline, folder, progress)
     solvers = (at_mean, spread)
-    certificate |= {
-        "residual": max(found.worst_residual, *(s.worst_residual for s in solvers)),
-        "tolerance": config.tolerance,
-        "converged": found.unconverged + sum(s.unconverged for s in solvers) == 0,
-        "passes": 2 * (evidence.products + sum(s.products for s in solvers)),
-    }
+    certificate = IterativeCertificate(
+        evidence_error=found.log_det_error,
+        gradient=found.gradient.value.tolist(),
+        gradient_error=found.gradient.standard_error.tolist(),
+        residual=max(found.worst_residual, *(s.worst_residual for s in solvers)),
+        tolerance=config.tolerance,
+        passes=2 * (evidence.products + sum(s.products for s in solvers)),
+        converged=found.unconverged + sum(s.unconverged for s in solvers) == 0,
+        **_sampling(problem, deviations),
+    )
     values = dict(zip(found.model.names, found.evidence.theta.tolist(), strict=True))
     return Inferred(
         evidence=found.evidence,
@@ -251,14 +255,12 @@ def _deviations(
     closed: bool,
     deadline: float | None,
     folder: Path | None,
-    certificate: dict[str, Any],
     progress: Progress,
 ) -> tuple[SampledDeviations, Tensor]:
-    """Around the mean, and the variance that they give to the sinogram; what was reached is certified."""
-    count = max(problem.config.samples, LEAST)
+    """Around the mean, and the variance that they give to the sinogram."""
     drawn = draw_samples(
         spread,
-        count,
+        _samples_asked(problem),
         seed,
         deadline=deadline,
         folder=folder,
@@ -270,15 +272,23 @@ def _deviations(
     if complement is not None and not complement.in_model:
         floor = spread.noise * float(complement.variance[0])
     deviations = SampledDeviations(spread, drawn, seed, floor, closed, progress)
-    certificate |= {
-        "samples": len(drawn),
-        "samples_asked": count,
-        "closed_form": deviations.closed is not None,
-    }
     variance = torch.zeros(problem.measurements, dtype=torch.float64, device=drawn.device)
     for part in torch.split(deviations.drawn, _TOGETHER):
         variance += problem.project(part).double().square().sum(dim=0) / len(drawn)
     return deviations, variance
+
+
+def _samples_asked(problem: Problem) -> int:
+    return max(problem.config.samples, LEAST)
+
+
+def _sampling(problem: Problem, deviations: SampledDeviations) -> dict[str, Any]:
+    """What a certificate says of samples."""
+    return {
+        "samples": len(deviations.drawn),
+        "samples_asked": _samples_asked(problem),
+        "closed_form": deviations.closed is not None,
+    }
 
 
 def _digest(problem: Problem, spread: WeightConditional) -> str:

@@ -1,10 +1,11 @@
 """What every regime of inference finds, in units of the network's O(1) image and of the stated noise."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from torch import Tensor
 
 from ct_dip.evidence.fit import EvidenceFit
+from ct_dip.posterior.certificates import Certificate
 from ct_dip.posterior.deviations import Deviations
 
 
@@ -20,7 +21,7 @@ class Inferred(NamedTuple):
         effective_dimension: of the sinogram, as the prior explains it.
         spots: pixels that were freed; see `ct_dip.posterior.relevance`.
         jitter: the largest that a factorisation needed.
-        certificate: how much was approximated, and whether everything converged; empty where nothing was.
+        certificate: how much was approximated, and whether everything converged; ``None`` where nothing was.
     """
 
     evidence: EvidenceFit
@@ -31,5 +32,5 @@ class Inferred(NamedTuple):
     effective_dimension: float
     spots: int
     jitter: float
-    certificate: dict[str, Any]
+    certificate: Certificate | None
     extra: dict[str, float]

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor
 from ct_dip.arrays import Bools, Floats
 from ct_dip.errors import CtDipError, InputError
 from ct_dip.evidence.fit import EvidenceFit
+from ct_dip.posterior.certificates import Certificate
 from ct_dip.posterior.deviations import Deviations
 
 _SAMPLES_PER_PIXEL = 5  # that a patch's covariance is made from, at least
@@ -69,7 +70,7 @@ class Posterior:
     jitter: float
     regime: str
     shown: str  # which image ``mean`` is: linear, dip, or the mean of them
-    certificate: dict[str, Any]
+    certificate: Certificate | None
 
     @cached_property
     def std(self) -> Floats:

@@ -74,8 +74,8 @@ def test_a_result_has_the_evidence_of_the_whole_model():
     found = infer_compressed(problem, max_rank=20)
     certificate = found.certificate
     truth = float(exact_model(problem).evidence.log_evidence(found.evidence.theta))
-    change, error = certificate["evidence_change"], certificate["evidence_error"]
-    assert certificate["rank"] == 20
+    change, error = certificate.evidence_change, certificate.evidence_error
+    assert certificate.rank == 20
     assert abs(found.evidence.evidence - truth) < 3 * error + 1e-3
     assert abs(found.evidence.evidence - change - truth) > 10 * error + 1e-2
 

@@ -131,4 +131,4 @@ def test_a_network_that_is_blind_everywhere_leaves_all_to_the_complement(regime,
     found = fit_posterior(blind, scan, config.model_copy(update={"regime": regime}))
     assert found.evidence.evidence == pytest.approx(exact.evidence.evidence, abs=0.05)
     assert np.median(np.abs(found.std / exact.std - 1)) < 0.05
-    assert found.certificate["converged"] is True
+    assert found.certificate.converged is True
