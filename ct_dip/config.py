@@ -66,7 +66,9 @@ class DipConfig(_Section):
     input: Literal["tv", "fbp", "noise"] = "tv"
     jitter: float = Field(default=0.0, ge=0, allow_inf_nan=False)  # of the input, at every step
     data_term: Literal["gaussian", "poisson"] = "gaussian"
-    ramp: float | None = Field(default=None, ge=0, le=1)  # share of ramp-filtered residuals in the data term
+    ramp: float | None = Field(
+        default=None, ge=0, le=1
+    )  # share of ramp-filtered residuals before the cool-down
     # Of TV, relative to the noise: λ in units of the rms column norm of A/σ; a pure number.
     strength: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     learning_rate: float | None = Field(default=None, gt=0, allow_inf_nan=False)
@@ -75,6 +77,20 @@ class DipConfig(_Section):
     warmup_steps: int = Field(default=50, ge=1)
     cooldown_steps: int = Field(default=400, ge=1)
     max_steps: int | None = Field(default=None, ge=1)
+
+
+class ResolvedDipConfig(DipConfig):
+    """Deep image prior with every open choice made; see `ct_dip.dip.presets.resolve`."""
+
+    preset: Literal["small", "medium", "large"]
+    channels: tuple[int, ...]
+    skip_channels: tuple[int, ...]
+    norm_groups: int
+    output: Literal["sigmoid", "identity", "softplus"]
+    ramp: float
+    strength: float
+    learning_rate: float
+    max_steps: int
 
 
 class InferenceConfig(_Section):

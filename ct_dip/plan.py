@@ -104,7 +104,6 @@ def plan_run(scan: Scan, config: RunConfig, *, budget: int, measure: bool = Fals
         weights = sum(p.numel() for p in UNet(shape).to("meta").parameters())
         norm = f"{shape.norm_groups} norm groups" if shape.norm_groups else "no norm"
         network = f"U-Net, channels {'-'.join(str(c) for c in shape.channels)}, {norm}, {weights} weights"
-        assert dip.max_steps is not None
         stages.append(
             StagePlan(
                 name="deep image prior",
@@ -151,7 +150,6 @@ def _measured(plan: Plan, scan: Scan, config: RunConfig) -> Plan:
     seconds["ray transform"] = time.perf_counter() - start
     if plan.weights:
         dip = resolve(config.dip, scan.geometry.domain_shape)
-        assert dip.max_steps is not None
         endless = dip.model_copy(update={"stopping": "budget", "max_steps": 10**9})
         ensemble = Ensemble([scan], endless, [0], transform, torch.device("cpu"))
         seconds["deep image prior"] = dip.max_steps * _rate(ensemble.step)

@@ -11,7 +11,7 @@ from torch.func import functional_call, grad_and_value, vmap
 from ct_dip.arrays import Bools, Floats
 from ct_dip.classical.fbp import fbp
 from ct_dip.classical.tv import tv
-from ct_dip.config import DipConfig
+from ct_dip.config import ResolvedDipConfig
 from ct_dip.data.scan import Scan
 from ct_dip.dip.adam import Adam
 from ct_dip.dip.objective import make_targets, objective
@@ -76,15 +76,11 @@ class Ensemble:
     def __init__(
         self,
         scans: Sequence[Scan],
-        config: DipConfig,
+        config: ResolvedDipConfig,
         seeds: Sequence[int],
         transform: LinearMap,
         device: torch.device,
     ) -> None:
-        assert config.learning_rate is not None
-        assert config.max_steps is not None
-        assert config.ramp is not None
-        assert config.strength is not None
         self.scans, self.config, self.device = scans, config, device
         self.shape = unet_shape(config)
         self.skeleton = UNet(self.shape).to("meta")
@@ -152,7 +148,6 @@ class Ensemble:
 
     def _make_rule(self) -> StoppingRule:
         config, members = self.config, len(self.scans)
-        assert config.max_steps is not None
         choice = config.stopping
         if choice == "auto":
             # An estimated noise level is an upper one and knows nothing of model errors.
@@ -212,7 +207,6 @@ class Ensemble:
 
         Networks that are done cost nothing: their rows are zero (gradients) or NaN.
         """
-        assert self.config.ramp is not None
         ramp = self.config.ramp * self.schedule.heat(self.adam.steps, self.cooling_since)
         target = (ramp.to(self.device), *vars(self.targets).values())
         active = torch.nonzero(~self.done)[:, 0].to(self.device)

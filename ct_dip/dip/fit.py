@@ -84,14 +84,14 @@ def fit_many(
     if len({scan.geometry for scan in scans}) > 1:
         raise InputError("scans that are fitted together must have the same geometry; fit them one by one")
     geometry = scans[0].geometry
-    config = resolve(config or DipConfig(), geometry.domain_shape)
+    settings = resolve(config or DipConfig(), geometry.domain_shape)
     seeds = list(range(len(scans))) if seeds is None else list(seeds)
     if len(seeds) != len(scans):
         raise InputError(f"{len(seeds)} seeds were given for {len(scans)} scans")
     if transform is None:
         transform = ray_transform(geometry, device=device)
-    ensemble = Ensemble(scans, config, seeds, transform, torch.device(device))
-    digest = _digest(scans, config, seeds, transform_digest(transform, device), ensemble.device)
+    ensemble = Ensemble(scans, settings, seeds, transform, torch.device(device))
+    digest = _digest(scans, settings, seeds, transform_digest(transform, device), ensemble.device)
     path = None if run_folder is None else Path(run_folder) / CHECKPOINT
     progress = progress or Progress()
     if path is not None:
@@ -100,8 +100,7 @@ def fit_many(
         if state is not None:
             _restore(ensemble, state, path)
     before = ensemble.adam.steps
-    assert config.max_steps is not None
-    with progress.stage("deep image prior", config.max_steps) as stage:
+    with progress.stage("deep image prior", settings.max_steps) as stage:
         saved = trimmed = time.monotonic()
         while not ensemble.finished:
             figures = ensemble.step()
@@ -124,7 +123,7 @@ def _restore(ensemble: Ensemble, state: dict[str, Tensor], path: Path) -> None:
         for name, tensor in fresh.items():
             take(state, name, tuple(tensor.shape), tensor.dtype, finite=not name.startswith("rule."))
         steps = int(state["steps"])
-        if not 0 <= steps <= (ensemble.config.max_steps or 0):
+        if not 0 <= steps <= ensemble.config.max_steps:
             raise InputError(f"it has {steps} steps")
         needed = {"trace.loss", "trace.misfit"} if steps else set()
         for name in sorted((state.keys() - fresh.keys()) | needed):

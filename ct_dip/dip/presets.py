@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 
-from ct_dip.config import DipConfig
+from ct_dip.config import DipConfig, ResolvedDipConfig
 from ct_dip.dip.unet import Output, UNetShape
-from ct_dip.errors import InputError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +57,7 @@ PRESETS = {
 }
 
 
-def resolve(config: DipConfig, shape: tuple[int, int]) -> DipConfig:
+def resolve(config: DipConfig, shape: tuple[int, int]) -> ResolvedDipConfig:
     """The configuration with every open choice made, for images of a shape.
 
     ``auto`` is small below `MEDIUM` pixels, large from `LARGE` on, by the shorter side.
@@ -74,31 +73,28 @@ def resolve(config: DipConfig, shape: tuple[int, int]) -> DipConfig:
     skips = config.skip_channels
     if skips is None:
         skips = (preset.skip_channels[0],) * (len(channels) - 1)
-    resolved = config.model_copy(
-        update={
-            "preset": name,
-            "channels": channels,
-            "skip_channels": skips,
-            "norm_groups": preset.norm_groups if config.norm_groups is None else config.norm_groups,
-            "output": config.output or preset.output,
-            "ramp": preset.ramp if config.ramp is None else config.ramp,
-            "strength": config.strength or preset.strength,
-            "learning_rate": config.learning_rate or preset.learning_rate,
-            "max_steps": config.max_steps or preset.max_steps,
-        }
-    )
+    choices = {
+        "preset": name,
+        "channels": channels,
+        "skip_channels": skips,
+        "norm_groups": preset.norm_groups if config.norm_groups is None else config.norm_groups,
+        "output": config.output or preset.output,
+        "ramp": preset.ramp if config.ramp is None else config.ramp,
+        "strength": config.strength or preset.strength,
+        "learning_rate": config.learning_rate or preset.learning_rate,
+        "max_steps": config.max_steps or preset.max_steps,
+    }
+    resolved = ResolvedDipConfig(**(config.model_dump() | choices))
     unet_shape(resolved).check_image(shape)
     return resolved
 
 
-def unet_shape(config: DipConfig) -> UNetShape:
+def unet_shape(config: ResolvedDipConfig) -> UNetShape:
     """The network of a resolved configuration."""
-    if config.channels is None or config.skip_channels is None or config.output is None:
-        raise InputError("the configuration is not resolved; call ct_dip.dip.presets.resolve")
     return UNetShape(
         channels=config.channels,
         skip_channels=config.skip_channels,
-        norm_groups=config.norm_groups or 0,
+        norm_groups=config.norm_groups,
         output=config.output,
         upsampling=config.upsampling,
     )
