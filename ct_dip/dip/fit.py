@@ -123,7 +123,7 @@ def _restore(ensemble: Ensemble, state: dict[str, Tensor], path: Path) -> None:
         for name, tensor in fresh.items():
             take(state, name, tuple(tensor.shape), tensor.dtype, finite=not name.startswith("rule."))
         steps = int(state["steps"])
-        if not 0 <= steps <= ensemble.config.max_steps:
+        if not 0 <= steps <= ensemble.schedule.longest:
             raise InputError(f"it has {steps} steps")
         needed = {"trace.loss", "trace.misfit"} if steps else set()
         for name in sorted((state.keys() - fresh.keys()) | needed):

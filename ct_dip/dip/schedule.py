@@ -35,6 +35,11 @@ class Schedule:
         return (cooling_since >= 0) & (step - cooling_since >= self.cooldown)
 
     @property
+    def longest(self) -> int:
+        """Steps of a fit whose rule never fires: the budget, or the cool-down if that is longer."""
+        return self.latest_cooldown + self.cooldown
+
+    @property
     def latest_cooldown(self) -> int:
         """The step at which the budget itself begins the cool-down."""
         return max(0, self.budget - self.cooldown)

@@ -232,6 +232,16 @@ def test_a_checkpoint_of_another_device_or_number_of_threads_is_continued_only_i
     assert parts["device"] == "cuda"
 
 
+def test_a_fit_whose_cooldown_is_longer_than_its_budget_is_continued(tmp_path, monkeypatch):
+    monkeypatch.setattr("ct_dip.dip.fit._CHECKPOINT_SECONDS", 0.0)
+    config = QUICK.model_copy(update={"max_steps": 20, "stopping": "budget"})
+    whole = fit_dip(make(), config)
+    assert whole.steps == 30  # those of the cool-down
+    with pytest.raises(KilledError):
+        fit_dip(make(), config, run_folder=tmp_path, progress=KillAt(28))
+    assert np.array_equal(fit_dip(make(), config, run_folder=tmp_path).image, whole.image)
+
+
 def test_kill_9_and_start_again(tmp_path):
     """The real thing: SIGKILL at arbitrary moments, through the command line."""
     write_scan(tmp_path / "scan.h5", make())
