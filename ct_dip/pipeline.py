@@ -29,7 +29,7 @@ from ct_dip.operators import ray_transform
 from ct_dip.operators.linear_map import LinearMap
 from ct_dip.operators.ray import RayTransform
 from ct_dip.plan import Plan, plan_run
-from ct_dip.posterior.fit import check_minutes, fit_posterior
+from ct_dip.posterior.fit import fit_posterior, validate_time_budget
 from ct_dip.progress import Progress
 
 
@@ -103,7 +103,7 @@ def reconstruct(
     progress = progress or Progress()
     budget = memory.memory_budget(memory_budget)
     known = comparison_of_scan(scan, reference, reference_std)
-    check_minutes(budget_minutes)
+    validate_time_budget(budget_minutes)
     if budget_minutes is not None and config.method != "lin-dip":
         raise InputError(
             f"a time budget (--budget-minutes) has no effect with method {config.method!r}; drop it, or use "

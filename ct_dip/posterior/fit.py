@@ -60,7 +60,7 @@ def fit_posterior(
         MemoryBudgetError: before any work, if it would not fit.
     """
     config, progress = (config or InferenceConfig()).resolved(), progress or Progress()
-    check_minutes(budget_minutes)
+    validate_time_budget(budget_minutes)
     if plan is None:
         budget = memory.memory_budget(memory_budget)
         plan = plan_regime(fit.shape, scan, config, budget)
@@ -98,8 +98,8 @@ def fit_posterior(
     return _posterior(fit, scan, config, transform, jacobian, found)
 
 
-def check_minutes(minutes: float | None) -> None:
-    """Refuse a time budget that is none."""
+def validate_time_budget(minutes: float | None) -> None:
+    """Raise an `InputError` for a time budget that is not a positive number of minutes."""
     if minutes is not None and not minutes > 0:
         raise InputError(
             f"a time budget of {minutes:g} minutes must be positive; give for example 10, or leave it out "
