@@ -20,7 +20,7 @@ from ct_dip.dip.fit import fit_dip
 from ct_dip.evidence.fit import fit_evidence
 from ct_dip.evidence.model import EvidenceModel
 from ct_dip.operators import ray_transform
-from ct_dip.posterior.model import linear_model
+from ct_dip.posterior.exact_model import linear_model
 from ct_dip.posterior.problem import linear_problem
 from ct_dip.priors.weights import BlockPrior
 from ct_dip.tangent.jacobian import Jacobian

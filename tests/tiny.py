@@ -9,7 +9,7 @@ from ct_dip.dip.ensemble import DipFit
 from ct_dip.dip.unet import UNet, UNetShape
 from ct_dip.geometry import ParallelBeam, Volume
 from ct_dip.operators import ray_transform
-from ct_dip.posterior.model import linear_model
+from ct_dip.posterior.exact_model import linear_model
 from ct_dip.posterior.problem import linear_problem
 from ct_dip.scanners import view_angles
 from ct_dip.tangent.linearise import linearise

@@ -20,9 +20,9 @@ from ct_dip.posterior.compressed_fit import fit_compressed
 from ct_dip.posterior.conditional import Conditional, WeightConditional
 from ct_dip.posterior.deviations import DenseDeviations
 from ct_dip.posterior.exact import Exact, condition_over
+from ct_dip.posterior.exact_model import features_digest, linear_model
 from ct_dip.posterior.inferred import Inferred
 from ct_dip.posterior.iterative import Iterative
-from ct_dip.posterior.model import features_digest, linear_model
 from ct_dip.posterior.problem import Problem, problem_digest
 from ct_dip.posterior.relevance import freed_pixels
 from ct_dip.posterior.sampling import LEAST, SampledDeviations, draw_samples

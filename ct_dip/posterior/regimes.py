@@ -7,9 +7,9 @@ from typing import NamedTuple
 from ct_dip.config import InferenceConfig
 from ct_dip.data.scan import Scan
 from ct_dip.dip.unet import UNet, UNetShape
+from ct_dip.posterior.exact_model import inference_bytes
 from ct_dip.posterior.infer import has_closed_deviations
 from ct_dip.posterior.measurement_noise import CHUNK, DENSE
-from ct_dip.posterior.model import inference_bytes
 from ct_dip.posterior.row_blocks import BLOCK
 from ct_dip.solvers.lanczos import KRYLOV_BYTES
 from ct_dip.tangent.unet.jacobian import jacobian_bytes

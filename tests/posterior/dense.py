@@ -7,8 +7,8 @@ from ct_dip.operators import ray_transform
 from ct_dip.posterior.compressed import Compressed, basis_factor, feature_signals, projected_evidence
 from ct_dip.posterior.compression import empty_compression, extend
 from ct_dip.posterior.exact import LinearModel
+from ct_dip.posterior.exact_model import _measured
 from ct_dip.posterior.measurement_noise import MeasurementNoise
-from ct_dip.posterior.model import _measured
 from ct_dip.posterior.problem import linear_problem
 from ct_dip.priors.weights import BlockPrior
 from ct_dip.tangent.linearise import linearise

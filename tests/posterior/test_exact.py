@@ -13,7 +13,7 @@ from ct_dip.evidence.fit import fit_evidence
 from ct_dip.geometry import ParallelBeam, Volume
 from ct_dip.operators import ray_transform
 from ct_dip.posterior.exact import condition, condition_over, prior_covariance
-from ct_dip.posterior.model import linear_model
+from ct_dip.posterior.exact_model import linear_model
 from ct_dip.posterior.problem import linear_problem
 from ct_dip.scanners import view_angles
 from ct_dip.tangent.linearise import linearise
@@ -170,7 +170,7 @@ def test_many_measurements_are_rotated_to_as_many_as_pixels(objective, monkeypat
         return linear_model(linear_problem(fit, scan, jacobian, config, ray_transform(geometry)))
 
     rotated = model()
-    monkeypatch.setattr("ct_dip.posterior.model._many_measurements", lambda *_: False)
+    monkeypatch.setattr("ct_dip.posterior.exact_model._many_measurements", lambda *_: False)
     whole = model()
     assert rotated.whitened.shape == (30, 30)
     assert whole.whitened.shape == (63, 30)

@@ -17,8 +17,8 @@ from ct_dip.geometry import Volume
 from ct_dip.operators import ray_transform
 from ct_dip.posterior.deviations import DenseDeviations
 from ct_dip.posterior.exact import Exact
+from ct_dip.posterior.exact_model import inference_bytes
 from ct_dip.posterior.fit import fit_posterior
-from ct_dip.posterior.model import inference_bytes
 from ct_dip.posterior.relevance import freed_pixels, neighbourhood, threshold
 from ct_dip.priors.complement import published_floor, slope_complement
 from ct_dip.scanners import scanner

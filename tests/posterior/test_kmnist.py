@@ -18,9 +18,9 @@ from ct_dip.posterior.compressed import Compressed, basis_factor
 from ct_dip.posterior.compressed_fit import fit_compressed
 from ct_dip.posterior.compression import empty_compression, extend
 from ct_dip.posterior.exact import condition
+from ct_dip.posterior.exact_model import linear_model
 from ct_dip.posterior.iterative import Iterative
 from ct_dip.posterior.measurement_noise import MeasurementNoise
-from ct_dip.posterior.model import linear_model
 from ct_dip.posterior.problem import linear_problem
 from ct_dip.posterior.stochastic_evidence import StochasticEvidence
 from ct_dip.tangent.linearise import linearise
