@@ -128,7 +128,7 @@ def posterior_outcome(
         "evidence_converged": found.converged,
         "evidence_starts": [value if math.isfinite(value) else None for value in found.found],
         "at_bound": list(found.at_bound),
-        "spots": posterior.spots,
+        "freed_pixels": posterior.freed_pixels,
         "jitter": posterior.jitter,
         "sigma_y": posterior.noise_std,
         "sigma_y_stated": posterior.stated_noise_std,

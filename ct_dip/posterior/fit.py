@@ -143,7 +143,7 @@ def _posterior(
         noise_std=found.noise**0.5 * typical,
         stated_noise_std=typical,
         effective_dimension=found.effective_dimension,
-        spots=found.spots,
+        freed_pixels=found.freed_pixels,
         jitter=found.jitter,
         regime=config.regime,
         shown=config.image,

@@ -24,7 +24,7 @@ from ct_dip.posterior.exact_model import features_digest, linear_model
 from ct_dip.posterior.inferred import Inferred
 from ct_dip.posterior.iterative import Iterative
 from ct_dip.posterior.problem import Problem, problem_digest
-from ct_dip.posterior.relevance import freed_pixels
+from ct_dip.posterior.relevance import freed_pixel_variance
 from ct_dip.posterior.sampling import LEAST, SampledDeviations, draw_samples
 from ct_dip.posterior.stochastic_evidence import StochasticEvidence, fit_stochastic
 from ct_dip.progress import Progress
@@ -78,7 +78,7 @@ def infer_exact(
             deviations=DenseDeviations(moments.covariance),
             sinogram_variance=(model.design @ moments.covariance * model.design).sum(dim=1),
             effective_dimension=model.evidence.effective_dimension(found.theta),
-            spots=_count(freed),
+            freed_pixels=_count(freed),
             jitter=max(found.jitter, moments.jitter),
             certificate=None,
             extra={},
@@ -87,7 +87,7 @@ def infer_exact(
 
 def _freed(posterior: Conditional, seed: int) -> Tensor | None:
     """Own variances of pixels that contradict the model, if there are any."""
-    variance = freed_pixels(posterior, seed)
+    variance = freed_pixel_variance(posterior, seed)
     return variance if bool(variance.any()) else None
 
 
@@ -182,7 +182,7 @@ def infer_compressed(
         deviations=deviations,
         sinogram_variance=variance,
         effective_dimension=effective_dimension,
-        spots=_count(freed),
+        freed_pixels=_count(freed),
         jitter=max(evidence.jitter, at_mean.jitter, spread.jitter),
         certificate=certificate,
         extra=extra,
@@ -241,7 +241,7 @@ def infer_iterative(
         deviations=deviations,
         sinogram_variance=variance,
         effective_dimension=evidence.effective_dimension(found.evidence.theta),
-        spots=_count(freed),
+        freed_pixels=_count(freed),
         jitter=0.0,
         certificate=certificate,
         extra={"log_complement": values["log_complement"]} if "log_complement" in values else {},

@@ -19,7 +19,7 @@ class Inferred(NamedTuple):
         deviations: around the mean.
         sinogram_variance: of ``B x`` under the posterior, (measurements,).
         effective_dimension: of the sinogram, as the prior explains it.
-        spots: pixels that were freed; see `ct_dip.posterior.relevance`.
+        freed_pixels: how many pixels were freed; see `ct_dip.posterior.relevance`.
         jitter: the largest that a factorisation needed.
         certificate: how much was approximated, and whether everything converged; ``None`` where nothing was.
     """
@@ -30,7 +30,7 @@ class Inferred(NamedTuple):
     deviations: Deviations
     sinogram_variance: Tensor
     effective_dimension: float
-    spots: int
+    freed_pixels: int
     jitter: float
     certificate: Certificate | None
     extra: dict[str, float]

@@ -49,7 +49,7 @@ class Posterior:
         noise_std: fitted standard deviation of a typical line integral; ``stated_noise_std`` what the scan
             states, or an estimate.
         effective_dimension: how many directions of the sinogram the prior explains.
-        spots: pixels that were freed because the sinogram contradicted the model there.
+        freed_pixels: how many pixels were freed because the sinogram contradicted the model there.
         jitter: the largest that had to be added to the diagonal of a whitened covariance; 0 as a rule.
         regime: exact, compressed or iterative; ``certificate`` what the latter two approximated, and whether
             they converged.
@@ -66,7 +66,7 @@ class Posterior:
     noise_std: float
     stated_noise_std: float
     effective_dimension: float
-    spots: int
+    freed_pixels: int
     jitter: float
     regime: str
     shown: str  # which image ``mean`` is: linear, dip, or the mean of them

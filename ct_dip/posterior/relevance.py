@@ -18,7 +18,7 @@ MOST_FREED = 10  # places; a model that is wrong in more of them is not mended b
 _SUSPECTS = 5  # pixels that are looked at exactly, since s may be an estimate
 
 
-def freed_pixels(posterior: Conditional, seed: int = 0) -> Tensor:
+def freed_pixel_variance(posterior: Conditional, seed: int = 0) -> Tensor:
     """Own variance of every pixel, (pixels,), float64, in units of the O(1) image; zero for nearly all."""
     problem, original = posterior.problem, posterior
     tiny = torch.finfo(torch.float64).tiny

@@ -169,12 +169,12 @@ def test_freed_pixels(full, complement, temper):
     assert (before.mean - expected.mean).abs().max() > 1e-3  # it makes a difference
 
 
-@pytest.mark.parametrize("spots", [False, True], ids=["plain", "spots"])
+@pytest.mark.parametrize("freed", [False, True], ids=["plain", "freed"])
 @pytest.mark.parametrize("complement", ["none", "slope"])
-def test_samples_have_the_covariance_of_the_closed_form(full, complement, spots):
+def test_samples_have_the_covariance_of_the_closed_form(full, complement, freed):
     """Whitened by it, n samples are standard normal: their squares sum to a χ² of n · rank."""
     problem, _, _, posterior, _, _ = full(complement)
-    if spots:
+    if freed:
         extra = torch.zeros(problem.pixels, dtype=torch.float64)
         extra[7] = 0.3
         posterior = posterior.with_pixel_variance(extra)

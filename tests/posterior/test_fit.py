@@ -19,7 +19,7 @@ from ct_dip.posterior.deviations import DenseDeviations
 from ct_dip.posterior.exact import Exact
 from ct_dip.posterior.exact_model import inference_bytes
 from ct_dip.posterior.fit import fit_posterior
-from ct_dip.posterior.relevance import freed_pixels, neighbourhood, threshold
+from ct_dip.posterior.relevance import freed_pixel_variance, neighbourhood, threshold
 from ct_dip.priors.complement import published_floor, slope_complement
 from ct_dip.scanners import scanner
 from tests import tiny
@@ -274,10 +274,10 @@ def test_a_pixel_that_the_prior_excludes_is_freed():
     problem, model = tiny.problem_and_model(InferenceConfig(objective="optimum", complement="slope"))
     theta = model.evidence.start.clone()
     theta[: len(model.evidence.prior.blocks)] -= 12  # weights that hardly move
-    assert not freed_pixels(observing(problem, model, model.prior_mean, theta)).any()
+    assert not freed_pixel_variance(observing(problem, model, model.prior_mean, theta)).any()
     image = model.prior_mean.clone()
     image[12] += 5.0
-    freed = freed_pixels(observing(problem, model, image, theta))
+    freed = freed_pixel_variance(observing(problem, model, image, theta))
     assert freed[12] > 0
     assert freed[12] == freed.max()
 
@@ -324,8 +324,8 @@ def test_freed_pixels_have_wider_error_bars_and_follow_the_data():
         )
         for relevance in (True, False)
     )
-    assert free.spots == 6  # with its neighbours, at the image's edge
-    assert bound.spots == 0
+    assert free.freed_pixels == 6  # with its neighbours, at the image's edge
+    assert bound.freed_pixels == 0
     assert (free.std[1:4, 3:5] > 1.05 * bound.std[1:4, 3:5]).all()
     assert abs(free.mean[2, 4] - truth[2, 4]) < abs(bound.mean[2, 4] - truth[2, 4])
 

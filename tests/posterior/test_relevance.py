@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ct_dip.posterior.exact import Exact
-from ct_dip.posterior.relevance import freed_pixels
+from ct_dip.posterior.relevance import freed_pixel_variance
 from tests.posterior.dense import compressed, configured, exact_model, problem_of
 
 
@@ -22,10 +22,10 @@ def with_a_bright_pixel(complement, pixel, height):
 @pytest.mark.parametrize("complement", ["none", "slope"])
 def test_one_bright_pixel(complement):
     problem, model, theta = with_a_bright_pixel(complement, 14, 8.0)
-    expected = freed_pixels(Exact(problem, model, theta))
+    expected = freed_pixel_variance(Exact(problem, model, theta))
     assert expected[14] > 0  # there is something to find
     posterior, _, _ = compressed(problem, model, theta)
-    found = freed_pixels(posterior)
+    found = freed_pixel_variance(posterior)
     assert torch.equal(found > 0, expected > 0)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=0)
 
@@ -33,5 +33,5 @@ def test_one_bright_pixel(complement):
 def test_nothing_is_found_where_nothing_is():
     problem, model, theta = with_a_bright_pixel("slope", 14, 0.0)
     posterior, _, _ = compressed(problem, model, theta)
-    assert not freed_pixels(Exact(problem, model, theta)).any()
-    assert not freed_pixels(posterior).any()
+    assert not freed_pixel_variance(Exact(problem, model, theta)).any()
+    assert not freed_pixel_variance(posterior).any()
