@@ -21,8 +21,8 @@ from ct_dip.priors.weights import WeightPrior
 Point = Literal["optimum", "fit"]
 
 
-class Tail(NamedTuple):
-    """What signals ``c E`` outside of the matrices, of a prior with one term, do to the evidence.
+class TruncationCorrection(NamedTuple):
+    """Correct the evidence for signals ``c E`` outside of the matrices, of a prior with one term.
 
     With eigenvalues x of ``c E`` in units of ``s² N``, a log-determinant has ``Σ log(1 + x)`` more, and a
     quadratic form less by ``Σ r² x/(1 + x)/s²``. Both are known at one c and s², x goes with ``ρ = c/s²``,
@@ -42,30 +42,30 @@ class Tail(NamedTuple):
     noise: float
 
     def log_evidence(self, scale: Tensor, noise: Tensor) -> Tensor:
-        """What the evidence has more, at other c and s²; differentiable."""
+        """Return what the evidence has more, at other c and s²; differentiable."""
         ratio = scale / noise * (self.noise / self.scale)
         log_det = self.trace / self.typical * torch.log1p(ratio * self.typical)
         damped = ratio * (1 + self.typical) / (1 + ratio * self.typical)
         return 0.5 * (self.quadratic * damped * self.noise / noise - log_det)
 
 
-class Rest(NamedTuple):
-    """Measurements outside of the matrices, where there is nothing but noise ``s² N``.
+class NoiseOnlySubspace(NamedTuple):
+    """Describe the measurements outside of the matrices, where there is nothing but noise ``s² N``.
 
     Args:
         dimensions: how many.
         misfit: what they have of ``rᵀ N⁻¹ r``.
         log_det: ``log|N|`` of all measurements.
-        tail: signals that are there after all.
+        correction: signals that are there after all.
     """
 
     dimensions: int = 0
     misfit: float = 0.0
     log_det: float = 0.0
-    tail: Tail | None = None
+    correction: TruncationCorrection | None = None
 
 
-NO_REST = Rest()
+EMPTY_SUBSPACE = NoiseOnlySubspace()
 
 _NOISE_REACH = math.log(100.0)  # a stated or estimated variance is not wrong by more
 COMPLEMENT_REACH = 12.0
@@ -86,7 +86,7 @@ class EvidenceModel:
             Since the optimum is a minimum of that sum, the latter is never larger.
         hyperprior: ``weak``, log-normal; ``none``; or TV-PredCP of the tap lengths.
         learn_noise: or s = 1.
-        rest: measurements that the matrices and the residual leave out, being pure noise.
+        noise_only: measurements that the matrices and the residual leave out, being pure noise.
     """
 
     matrices: CovarianceSum
@@ -98,7 +98,7 @@ class EvidenceModel:
     point: Point = "optimum"
     hyperprior: TvPredCp | Literal["weak", "none"] = "weak"
     learn_noise: bool = True
-    rest: Rest = NO_REST
+    noise_only: NoiseOnlySubspace = EMPTY_SUBSPACE
 
     @property
     def _has_complement(self) -> bool:
@@ -155,17 +155,17 @@ class EvidenceModel:
         """``log p(y | θ)`` at a point; differentiable."""
         prior, _, noise = self.split(theta)
         quadratic, logdet = self.matrices.terms(self.coefficients(theta), self.residual)
-        logdet = logdet + self.rest.dimensions * noise + self.rest.log_det
+        logdet = logdet + self.noise_only.dimensions * noise + self.noise_only.log_det
         if (point or self.point) == "optimum":
-            quadratic = quadratic + self.rest.misfit / noise.exp()
+            quadratic = quadratic + self.noise_only.misfit / noise.exp()
         else:
             misfit = self.residual_at_fit.square().sum() / noise.exp()
             quadratic = misfit + self.prior.weight_norm(prior)
-        count = len(self.residual) + self.rest.dimensions
+        count = len(self.residual) + self.noise_only.dimensions
         found = -0.5 * (quadratic + logdet + count * math.log(2 * math.pi)) - self.log_noise
-        if self.rest.tail is None:
+        if self.noise_only.correction is None:
             return found
-        return found + self.rest.tail.log_evidence(self.prior.coefficients(prior)[0], noise.exp())
+        return found + self.noise_only.correction.log_evidence(self.prior.coefficients(prior)[0], noise.exp())
 
     def log_hyperprior(self, theta: Tensor) -> Tensor:
         """``log p(θ)`` up to a constant."""

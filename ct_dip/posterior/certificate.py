@@ -4,7 +4,7 @@ The quadratic form, the mean and samples are solved for with the products of K i
 inverse as preconditioner: that takes a few steps if the compression is good. The log-determinant is estimated
 with weights from the compressed posterior, see `log_det_beyond`. So the evidence of the whole model is known,
 mostly to within the error of that estimate. To first order the same is known before anything is solved for,
-and part of the search for hyperparameters: `tail_beyond`.
+and part of the search for hyperparameters: `truncation_correction`.
 """
 
 import math
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import torch
 
-from ct_dip.evidence.model import Tail
+from ct_dip.evidence.model import TruncationCorrection
 from ct_dip.posterior.compressed import Compressed
 from ct_dip.posterior.iterative import Iterative
 from ct_dip.posterior.problem import Problem
@@ -25,7 +25,7 @@ _SAMPLES = 4
 _TOLERANCE = 1e-5  # relative to residuals that are mostly signal, a thousand times the noise
 _MAX_ITERATIONS = 50
 _PROBES, _TOGETHER = 32, 8  # of the log-determinant, and those that are made together
-TAIL_PASSES = _PROBES + 1  # of `tail_beyond`
+CORRECTION_PASSES = _PROBES + 1  # of `truncation_correction`
 _OWN_SEED = 1000  # of them: those of the probes that the basis was grown by are the next few after the seed
 
 
@@ -110,7 +110,7 @@ def check_compression(
     )
 
 
-def tail_beyond(compressed: Compressed, scale: float, seed: int = 0) -> Tail | None:
+def truncation_correction(compressed: Compressed, scale: float, seed: int = 0) -> TruncationCorrection | None:
     """What signals outside of Q do to the evidence, to first order in them; for a prior with one term.
 
     ``rᵀ K_c⁻¹ r − rᵀ K⁻¹ r ≈ αᵀ (S − S_c) α`` with ``α = K_c⁻¹ r``; the rest as in `log_det_beyond`.
@@ -131,7 +131,7 @@ def tail_beyond(compressed: Compressed, scale: float, seed: int = 0) -> Tail | N
     typical = squares / trace
     # It may be negative: S − S_c has what is between Q and the rest besides.
     quadratic = float(whole - covariance.root_adjoint(seen).square().sum()) / (1 + typical)
-    return Tail(trace, typical, quadratic, scale, compressed.noise)
+    return TruncationCorrection(trace, typical, quadratic, scale, compressed.noise)
 
 
 def log_det_beyond(compressed: Compressed, seed: int = 0) -> tuple[float, float]:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ct_dip.evidence.marginal import CovarianceSum, factorise, solve_factored, whiten
-from ct_dip.evidence.model import EvidenceModel, Rest
+from ct_dip.evidence.model import EvidenceModel, NoiseOnlySubspace
 from ct_dip.posterior.compression import Compression
 from ct_dip.posterior.conditional import WeightConditional
 from ct_dip.posterior.measurement_noise import FreedPixelNoise, MeasurementNoise
@@ -106,7 +106,9 @@ def projected_evidence(
     return problem.evidence_model(  # the complement is in N
         CovarianceSum(rank, matrices(), len(signals) + 1),
         split.z[0].cpu(),
-        rest=Rest(problem.measurements - rank, max(0.0, misfit), float(noise.log_det.value)),
+        noise_only=NoiseOnlySubspace(
+            problem.measurements - rank, max(0.0, misfit), float(noise.log_det.value)
+        ),
         difference_variances=difference_variances,
     )
 

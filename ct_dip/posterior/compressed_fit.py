@@ -12,7 +12,7 @@ from ct_dip.checkpoint import stage_object
 from ct_dip.errors import CtDipError
 from ct_dip.evidence.fit import EvidenceFit, fit_evidence
 from ct_dip.evidence.model import COMPLEMENT_REACH, EvidenceModel
-from ct_dip.posterior.certificate import TAIL_PASSES, tail_beyond
+from ct_dip.posterior.certificate import CORRECTION_PASSES, truncation_correction
 from ct_dip.posterior.compressed import (
     Compressed,
     basis_factor,
@@ -29,8 +29,8 @@ COMPRESSION = "compression-{number}.npz"  # of the first basis, and of every tim
 _LOOSE = 20.0  # tolerance of the first basis, whose hyperparameters are only where the search begins
 _FIRST_RANK = 256  # of it at most: the prior that the fitted weights suggest may be far too wide
 _ROUNDS = 6  # of extending the basis and fitting again
-_TAIL_STEP = 0.25  # of a log-parameter: where signals outside move it further, first order says nothing
-_TAIL_SEED = 10**4  # of the weights that see what is outside: not those of the check
+_CORRECTION_STEP = 0.25  # of a log-parameter: where signals outside move it further, first order says nothing
+_CORRECTION_SEED = 10**4  # of the weights that see what is outside: not those of the check
 _RATIO_TOLERANCE = 0.1  # of log κ − log s², which the data hardly see
 _RATIO_EVALUATIONS = 15
 
@@ -145,8 +145,8 @@ def fit_compressed(
         found = _fit(problem, compression, signals, variances, starts, seed, number, before, progress)
         if len(signals) > 1 or problem.config.objective == "fit":  # of which less is known
             return found
-        passes += TAIL_PASSES
-        return _with_tail(problem, found, seed + number, progress)
+        passes += CORRECTION_PASSES
+        return _with_correction(problem, found, seed + number, progress)
 
     found = fit(compression, None, None, 0)
     for number in range(1, _ROUNDS + 1):
@@ -162,7 +162,7 @@ def fit_compressed(
     return found._replace(compression=compression, passes=passes)
 
 
-def _with_tail(problem: Problem, found: CompressedFit, seed: int, progress: Progress) -> CompressedFit:
+def _with_correction(problem: Problem, found: CompressedFit, seed: int, progress: Progress) -> CompressedFit:
     """Hyperparameters of the whole model, nearly: with what signals outside of the basis do to the evidence.
 
     The evidence itself stays that of the compressed model, at these hyperparameters.
@@ -170,16 +170,18 @@ def _with_tail(problem: Problem, found: CompressedFit, seed: int, progress: Prog
     prior, _, _ = found.model.split(found.evidence.theta)
     scale = float(found.model.prior.coefficients(prior)[0])
     with progress.stage("signals outside of the basis"):
-        tail = tail_beyond(found.posterior(problem), scale, seed + _TAIL_SEED)
-    if tail is None:
+        correction = truncation_correction(found.posterior(problem), scale, seed + _CORRECTION_SEED)
+    if correction is None:
         return found
-    model = dataclasses.replace(found.model, rest=found.model.rest._replace(tail=tail))
+    model = dataclasses.replace(
+        found.model, noise_only=found.model.noise_only._replace(correction=correction)
+    )
     try:
         evidence = fit_evidence(model, starts=1, first=found.evidence.theta, seed=seed, progress=progress)
     except CtDipError:  # somewhere on its way; the search without has an end
         return found
     change = evidence.theta - found.evidence.theta
-    if float(change.abs().max()) > _TAIL_STEP:
+    if float(change.abs().max()) > _CORRECTION_STEP:
         return found
     moved = dataclasses.replace(
         found.evidence,

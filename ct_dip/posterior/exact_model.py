@@ -13,7 +13,7 @@ from ct_dip.config import InferenceConfig
 from ct_dip.data.scan import Scan
 from ct_dip.dip.unet import UNet, UNetShape, WeightBlock
 from ct_dip.evidence.marginal import CovarianceSum, packed_bytes
-from ct_dip.evidence.model import NO_REST, Rest
+from ct_dip.evidence.model import EMPTY_SUBSPACE, NoiseOnlySubspace
 from ct_dip.posterior.exact import LinearModel
 from ct_dip.posterior.problem import Problem
 from ct_dip.priors.choose import block_prior, one_variance, weight_prior
@@ -50,17 +50,23 @@ def linear_model(
     if config.hyperprior == "tv-predcp":
         variances = difference_variances(grams, jacobian.range_shape)
     residual, whitened = problem.residual, problem.whitened.dense(device=problem.residual.device)
-    rotation, rest = None, NO_REST
+    rotation, noise_only = None, EMPTY_SUBSPACE
     with progress.stage("measured covariances"):
         if _many_measurements(problem.pixels, problem.measurements):
             # With B = Q R only Qᵀ r depends on the image: as many numbers as pixels. The rest is noise.
             rotation, whitened = torch.linalg.qr(whitened)
             inside = rotation.T @ residual
-            rest = Rest(len(residual) - len(inside), float(residual @ residual - inside @ inside))
+            noise_only = NoiseOnlySubspace(
+                len(residual) - len(inside), float(residual @ residual - inside @ inside)
+            )
             residual = inside
         matrices = _measured(grams, whitened, problem.complement)
     evidence = problem.evidence_model(
-        matrices, residual, complement=problem.complement, rest=rest, difference_variances=variances
+        matrices,
+        residual,
+        complement=problem.complement,
+        noise_only=noise_only,
+        difference_variances=variances,
     )
     return LinearModel(grams, whitened, problem.prior_mean, evidence, rotation=rotation)
 

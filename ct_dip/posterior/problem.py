@@ -19,7 +19,7 @@ from ct_dip.config import InferenceConfig
 from ct_dip.data.scan import Scan
 from ct_dip.dip.ensemble import DipFit
 from ct_dip.evidence.marginal import CovarianceSum
-from ct_dip.evidence.model import NO_REST, EvidenceModel, Rest
+from ct_dip.evidence.model import EMPTY_SUBSPACE, EvidenceModel, NoiseOnlySubspace
 from ct_dip.operators.basic_maps import Diagonal
 from ct_dip.operators.linear_map import LinearMap
 from ct_dip.operators.norm import rms_column_norm
@@ -113,13 +113,13 @@ class Problem:
         residual: Tensor,
         *,
         complement: Complement | None = None,
-        rest: Rest = NO_REST,
+        noise_only: NoiseOnlySubspace = EMPTY_SUBSPACE,
         difference_variances: Tensor | None = None,
     ) -> EvidenceModel:
         """The evidence of this problem, whatever its matrices are.
 
         Args:
-            matrices: see `EvidenceModel`, and for ``residual`` and ``rest``.
+            matrices: see `EvidenceModel`, and for ``residual`` and ``noise_only``.
             complement: if it is one of the matrices.
             difference_variances: T of TV-PredCP, where that is the hyperprior.
         """
@@ -139,7 +139,7 @@ class Problem:
             point="fit" if self.config.objective == "fit" else "optimum",
             hyperprior=hyperprior,
             learn_noise=self.config.noise == "learned",
-            rest=rest,
+            noise_only=noise_only,
         )
 
     def in_float64(self) -> "Problem":

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ct_dip.posterior import certificate as module
-from ct_dip.posterior.certificate import check_compression, log_det_beyond, tail_beyond
+from ct_dip.posterior.certificate import check_compression, log_det_beyond, truncation_correction
 from ct_dip.posterior.compressed import Compressed, signal_gram
 from ct_dip.posterior.compression import Compression
 from ct_dip.posterior.exact import condition
@@ -140,13 +140,15 @@ def test_the_tail_of_one_direction_is_exact(strength, monkeypatch):
     )
     covariance = covariance.scaled(scale)
     lower = torch.eye(compression.rank, dtype=torch.float64)
-    tail = tail_beyond(Compressed(problem, compression, noise, lower, covariance, None, 1.0), scale)
+    correction = truncation_correction(
+        Compressed(problem, compression, noise, lower, covariance, None, 1.0), scale
+    )
     seen = float(vectors[:, left_out] @ problem.residual) ** 2
     error = 4 * math.sqrt(2 / 512)  # of the mean of so many squares of normal numbers
-    assert tail.trace == pytest.approx(strength, rel=error)
-    assert tail.typical == pytest.approx(strength, rel=error)
+    assert correction.trace == pytest.approx(strength, rel=error)
+    assert correction.typical == pytest.approx(strength, rel=error)
     # Without the direction its part of the residual is divided by 1, with it by 1 + x.
-    assert tail.quadratic == pytest.approx(seen - seen / (1 + strength), rel=error)
+    assert correction.quadratic == pytest.approx(seen - seen / (1 + strength), rel=error)
 
 
 @pytest.mark.parametrize("rank", [4, 12])

@@ -115,7 +115,9 @@ def test_rest_of_a_strong_signal_in_float32(views):
     problem = dataclasses.replace(problem, residual=r)
     noise = MeasurementNoise(problem.whitened, problem.complement.variance)
     signals = feature_signals(problem, kept)
-    found = projected_evidence(problem, kept, noise, basis_factor(kept.basis, noise), signals).rest.misfit
+    found = projected_evidence(
+        problem, kept, noise, basis_factor(kept.basis, noise), signals
+    ).noise_only.misfit
 
     matrix = torch.eye(len(r), dtype=torch.float64) + (whitened * problem.complement.variance) @ whitened.T
     v = torch.linalg.solve(matrix, q)

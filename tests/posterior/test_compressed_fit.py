@@ -62,7 +62,7 @@ def test_signals_outside_of_the_basis_do_not_move_the_hyperparameters(monkeypatc
     found = fit_posterior(fit, scan, loose)
     assert found.certificate.rank < 130
     torch.testing.assert_close(found.evidence.theta, expected, rtol=0, atol=0.02)
-    monkeypatch.setattr(module, "tail_beyond", lambda *_: None)
+    monkeypatch.setattr(module, "truncation_correction", lambda *_: None)
     without = fit_posterior(fit, scan, loose).evidence.theta
     assert float((without - expected).abs().min()) > 0.04
 

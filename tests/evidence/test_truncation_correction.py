@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from ct_dip.evidence.model import Tail
+from ct_dip.evidence.model import TruncationCorrection
 
 STRENGTH, SCALE, NOISE = 0.7, 1.3, 0.9  # of n equal signals c e in the place of nothing but noise s²
 
@@ -27,12 +27,12 @@ def change(c, noise, n=5, size=12):
 def test_equal_signals_are_exact_at_all_scales(c, noise):
     x = SCALE * STRENGTH / NOISE
     expected, squares = change(c, noise)
-    tail = Tail(5 * x, x, squares * x / (1 + x) / NOISE, SCALE, NOISE)
-    found = tail.log_evidence(torch.tensor(c).double(), torch.tensor(noise).double())
+    correction = TruncationCorrection(5 * x, x, squares * x / (1 + x) / NOISE, SCALE, NOISE)
+    found = correction.log_evidence(torch.tensor(c).double(), torch.tensor(noise).double())
     assert float(found) == pytest.approx(expected, abs=1e-6)
 
 
 def test_gradients_are_those_of_finite_differences():
-    tail = Tail(3.0, 0.2, 4.0, SCALE, NOISE)
+    correction = TruncationCorrection(3.0, 0.2, 4.0, SCALE, NOISE)
     theta = torch.tensor([math.log(2.0), math.log(0.6)], dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda t: tail.log_evidence(t[0].exp(), t[1].exp()), theta)
+    assert torch.autograd.gradcheck(lambda t: correction.log_evidence(t[0].exp(), t[1].exp()), theta)
