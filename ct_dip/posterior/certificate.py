@@ -58,33 +58,33 @@ class CompressionCheck(NamedTuple):
 
 
 def check_compression(
-    at_mean: Compressed,
-    of_samples: Compressed,
+    posterior: Compressed,
+    tempered: Compressed,
     seed: int = 0,
     stage: Stage | None = None,
     of_evidence: Compressed | None = None,
 ) -> CompressionCheck:
-    """Compare with the whole model.
+    """Compare a compressed posterior with that of the whole model.
 
     Args:
-        at_mean: the posterior of the image.
-        of_samples: that of the error bars, which may belong to a tempered prior.
+        posterior: that of the image.
+        tempered: that of the error bars, whose prior may be tempered; the same one if it is not.
         stage: told how far the solves are.
         of_evidence: that of the search, if the image's has free pixels besides.
     """
-    problem = at_mean.problem.in_float64()
+    problem = posterior.problem.in_float64()
     residual = problem.residual[None]
-    whole = _whole(at_mean, problem, stage)
-    compressed = at_mean.solve(residual)
+    whole = _whole(posterior, problem, stage)
+    compressed = posterior.solve(residual)
     exact = whole.solve(residual, compressed)
-    change = problem.prior_mean + whole.image(*whole.explain(exact))[0].double() - at_mean.mean()
+    change = problem.prior_mean + whole.image(*whole.explain(exact))[0].double() - posterior.mean()
 
-    searched = at_mean if of_evidence is None else of_evidence
+    searched = posterior if of_evidence is None else of_evidence
     log_det, evidence_error = log_det_beyond(searched, seed)
     quadratic, solvers = 0.0, [whole]
     if problem.config.objective != "fit":  # in which the quadratic form is that of the fitted weights
         fitted = whole
-        if searched is not at_mean:
+        if searched is not posterior:
             fitted = _whole(searched, problem, stage)
             solvers.append(fitted)
             compressed = searched.solve(residual)
@@ -94,16 +94,16 @@ def check_compression(
         quadratic = float((residual * (exact - compressed) + exact * left).sum())
         evidence_error += float(left.square().sum()) / searched.noise
 
-    samples = _whole(of_samples, problem, stage)
+    samples = _whole(tempered, problem, stage)
     solvers.append(samples)
-    own = of_samples.deviations(_SAMPLES, torch.Generator().manual_seed(seed)).double()
+    own = tempered.deviations(_SAMPLES, torch.Generator().manual_seed(seed)).double()
     better = samples.deviations(_SAMPLES, torch.Generator().manual_seed(seed)).double()
-    spread = better.square().mean().sqrt()
+    typical_deviation = better.square().mean().sqrt()
     return CompressionCheck(
         evidence_change=-(quadratic + log_det) / 2,
         evidence_error=evidence_error / 2,
-        mean_error=float(change.square().mean().sqrt() / spread),
-        sample_error=float((own - better).square().mean().sqrt() / spread),
+        mean_error=float(change.square().mean().sqrt() / typical_deviation),
+        sample_error=float((own - better).square().mean().sqrt() / typical_deviation),
         residual=max(solver.worst_residual for solver in solvers),
         converged=sum(solver.unconverged for solver in solvers) == 0,
         passes=2 * sum(solver.products for solver in solvers) + 6 * _SAMPLES + _PROBES,
@@ -172,7 +172,7 @@ def _moments_beyond(compressed: Compressed, seed: int) -> tuple[float, float, fl
 
 
 def _whole(compressed: Compressed, problem: Problem, stage: Stage | None) -> Iterative:
-    told = stage or Stage()
+    stage = stage or Stage()
     return Iterative(
         problem,
         compressed.covariance,
@@ -181,5 +181,5 @@ def _whole(compressed: Compressed, problem: Problem, stage: Stage | None) -> Ite
         preconditioner=compressed.solve,
         tolerance=_TOLERANCE,
         max_iterations=_MAX_ITERATIONS,
-        report=lambda step, residual: told.update(step, residual=residual),
+        report=lambda step, residual: stage.update(step, residual=residual),
     )

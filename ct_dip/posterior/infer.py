@@ -136,22 +136,22 @@ def infer_compressed(
     evidence, rounds, ratio = found.evidence, found.rounds, found.ratio
     passes, change = found.passes, found.change
     effective_dimension = found.model.effective_dimension(evidence.theta)
-    at_mean = of_evidence = found.posterior(problem)
+    posterior = of_evidence = found.posterior(problem)
     del found  # with the matrices of the search
-    compression, base, noise = at_mean.compression, at_mean.measurement_noise, at_mean.noise
+    compression, base, noise = posterior.compression, posterior.measurement_noise, posterior.noise
     with progress.stage("posterior"):
-        freed = _freed(at_mean, seed) if config.relevance else None
+        freed = _freed(posterior, seed) if config.relevance else None
         if freed is not None:
-            at_mean = at_mean.with_pixel_variance(freed)
-        spread = at_mean if config.temper == 1 else at_mean.tempered(config.temper)
-        mean = at_mean.mean()
+            posterior = posterior.with_pixel_variance(freed)
+        tempered = posterior if config.temper == 1 else posterior.tempered(config.temper)
+        mean = posterior.mean()
     with progress.stage("check of the compression") as stage:
-        check = check_compression(at_mean, spread, seed, stage, of_evidence)
+        check = check_compression(posterior, tempered, seed, stage, of_evidence)
     del of_evidence
     evidence = dataclasses.replace(evidence, evidence=evidence.evidence + check.evidence_change)
     closed = has_closed_deviations(config, problem.pixels)
-    deviations, variance = _deviations(problem, spread, seed, closed, deadline, folder, progress)
-    solves = at_mean.measurement_noise
+    deviations, variance = _deviations(problem, tempered, seed, closed, deadline, folder, progress)
+    solves = posterior.measurement_noise
     certificate = CompressionCertificate(
         rank=compression.rank,
         discarded_trace=compression.discarded / noise / problem.dimensions,
@@ -183,7 +183,7 @@ def infer_compressed(
         sinogram_variance=variance,
         effective_dimension=effective_dimension,
         freed_pixels=_count(freed),
-        jitter=max(evidence.jitter, at_mean.jitter, spread.jitter),
+        jitter=max(evidence.jitter, posterior.jitter, tempered.jitter),
         certificate=certificate,
         extra=extra,
     )
@@ -208,21 +208,21 @@ def infer_iterative(
     )
     found = fit_stochastic(evidence, progress=progress)
     with progress.stage("posterior"):
-        at_mean = evidence.solver(found.evidence.theta, renew=True)
-        freed = _freed(at_mean, seed) if config.relevance else None
+        posterior = evidence.solver(found.evidence.theta, renew=True)
+        freed = _freed(posterior, seed) if config.relevance else None
         if freed is not None:
-            at_mean = at_mean.with_pixel_variance(freed)
-        mean = at_mean.mean()
-        spread = Iterative(
+            posterior = posterior.with_pixel_variance(freed)
+        mean = posterior.mean()
+        tempered = Iterative(
             problem,
-            at_mean.covariance.scaled(config.temper),
-            at_mean.pixel_variance,
-            at_mean.noise,
-            preconditioner=at_mean.preconditioner,
+            posterior.covariance.scaled(config.temper),
+            posterior.pixel_variance,
+            posterior.noise,
+            preconditioner=posterior.preconditioner,
             tolerance=config.tolerance,
         )
-    deviations, variance = _deviations(problem, spread, seed, False, deadline, folder, progress)
-    solvers = (at_mean, spread)
+    deviations, variance = _deviations(problem, tempered, seed, False, deadline, folder, progress)
+    solvers = (posterior, tempered)
     certificate = IterativeCertificate(
         evidence_error=found.log_det_error,
         gradient=found.gradient.value.tolist(),
@@ -236,7 +236,7 @@ def infer_iterative(
     values = dict(zip(found.model.names, found.evidence.theta.tolist(), strict=True))
     return Inferred(
         evidence=found.evidence,
-        noise=at_mean.noise,
+        noise=posterior.noise,
         mean=mean,
         deviations=deviations,
         sinogram_variance=variance,
@@ -250,7 +250,7 @@ def infer_iterative(
 
 def _deviations(
     problem: Problem,
-    spread: WeightConditional,
+    tempered: WeightConditional,
     seed: int,
     closed: bool,
     deadline: float | None,
@@ -259,19 +259,19 @@ def _deviations(
 ) -> tuple[SampledDeviations, Tensor]:
     """Around the mean, and the variance that they give to the sinogram."""
     drawn = draw_samples(
-        spread,
+        tempered,
         _samples_asked(problem),
         seed,
         deadline=deadline,
         folder=folder,
-        digest=_digest(problem, spread),
+        digest=_digest(problem, tempered),
         progress=progress,
     )
     complement = problem.complement
     floor = 0.0
     if complement is not None and not complement.in_model:
-        floor = spread.noise * float(complement.variance[0])
-    deviations = SampledDeviations(spread, drawn, seed, floor, closed, progress)
+        floor = tempered.noise * float(complement.variance[0])
+    deviations = SampledDeviations(tempered, drawn, seed, floor, closed, progress)
     variance = torch.zeros(problem.measurements, dtype=torch.float64, device=drawn.device)
     for part in torch.split(deviations.drawn, _TOGETHER):
         variance += problem.project(part).double().square().sum(dim=0) / len(drawn)
@@ -291,12 +291,12 @@ def _sampling(problem: Problem, deviations: SampledDeviations) -> dict[str, Any]
     }
 
 
-def _digest(problem: Problem, spread: WeightConditional) -> str:
+def _digest(problem: Problem, tempered: WeightConditional) -> str:
     """Of everything that samples depend on but their seed."""
-    identity = f"{problem_digest(problem)} {problem.config} {spread.noise} {type(spread).__name__}"
+    identity = f"{problem_digest(problem)} {problem.config} {tempered.noise} {type(tempered).__name__}"
     digest = hashlib.sha256(identity.encode())
-    for _, tensor in spread.covariance.factors:
+    for _, tensor in tempered.covariance.factors:
         digest.update(tensor.detach().cpu().numpy().tobytes())
-    if isinstance(spread, Compressed):
-        digest.update(spread.factor.cpu().numpy().tobytes())
+    if isinstance(tempered, Compressed):
+        digest.update(tempered.factor.cpu().numpy().tobytes())
     return digest.hexdigest()
