@@ -302,5 +302,5 @@ def _explain(error: ValidationError) -> str:
     if len(location) == 1 and inner:
         return f"configuration {name} is not a known key; did you mean {inner[0]!r}?"
     near = difflib.get_close_matches(location[-1], model.model_fields, n=1)
-    known = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(model.model_fields)}"
-    return f"configuration {name} is not a known key; {known}"
+    hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(model.model_fields)}"
+    return f"configuration {name} is not a known key; {hint}"

@@ -60,16 +60,16 @@ def posterior_result(
             f"{scan.geometry.domain_shape}; give the scan that it was made from"
         )
     config, progress = config.with_preset(scan.geometry.domain_shape), progress or Progress()
-    known = comparison_of_scan(scan, reference, reference_std)
-    outcome = posterior_outcome(posterior, scan, config, known, progress)
-    return make_result(outcome, scan, config, known, progress, own_network=False)
+    comparison = comparison_of_scan(scan, reference, reference_std)
+    outcome = posterior_outcome(posterior, scan, config, comparison, progress)
+    return make_result(outcome, scan, config, comparison, progress, own_network=False)
 
 
 def make_result(
     outcome: Outcome,
     scan: Scan,
     config: RunConfig,
-    known: Comparison | None,
+    comparison: Comparison | None,
     progress: Progress,
     *,
     own_network: bool = True,
@@ -84,13 +84,13 @@ def make_result(
     if not np.isfinite(mean).all():
         raise CtDipError(f"method {config.method} gave an image that is not finite; check its settings")
     arrays = arrays or {}
-    if known is not None:
-        with progress.stage(f"compare with the {known.name}"):
+    if comparison is not None:
+        with progress.stage(f"compare with the {comparison.name}"):
             seen = scan.evaluated
-            quality = {"psnr": psnr(mean, known.image, seen), "ssim": ssim(mean, known.image, seen)}
+            quality = {"psnr": psnr(mean, comparison.image, seen), "ssim": ssim(mean, comparison.image, seen)}
             metrics |= {name: value for name, value in quality.items() if math.isfinite(value)}
-        metrics |= known.metrics
-        arrays[known.name] = known.image
+        metrics |= comparison.metrics
+        arrays[comparison.name] = comparison.image
     if not scan.evaluated.all():
         arrays["mask"] = scan.evaluated.astype(np.float32)
     metrics["seeds"] = {"run": config.seed}
@@ -114,7 +114,7 @@ def make_result(
 
 
 def posterior_outcome(
-    posterior: Posterior, scan: Scan, config: RunConfig, known: Comparison | None, progress: Progress
+    posterior: Posterior, scan: Scan, config: RunConfig, comparison: Comparison | None, progress: Progress
 ) -> Outcome:
     """Mean and deviations of a posterior, its samples and patches, and whether they can be trusted."""
     settings, found = config.inference, posterior.evidence
@@ -136,9 +136,9 @@ def posterior_outcome(
         "sinogram_chi2": float(np.mean(posterior.sinogram.standardised**2)),
         "hyperparameters": posterior.hyperparameters,
     }
-    if known is not None:
+    if comparison is not None:
         with progress.stage("calibration"):
-            metrics |= _calibration(posterior, known, scan, density=settings.complement != "none")
+            metrics |= _calibration(posterior, comparison, scan, density=settings.complement != "none")
     arrays = {
         "fbp": fbp(torch.as_tensor(np.array(scan.sinogram)), scan.geometry, filter="hann").numpy(),
         "dip": posterior.dip,
@@ -164,9 +164,13 @@ def posterior_outcome(
     return Outcome(torch.as_tensor(posterior.mean), metrics, traces, posterior.std, arrays, chosen)
 
 
-def _calibration(posterior: Posterior, known: Comparison, scan: Scan, *, density: bool) -> dict[str, Any]:
+def _calibration(
+    posterior: Posterior, comparison: Comparison, scan: Scan, *, density: bool
+) -> dict[str, Any]:
     """Coverage of what is known, and its density, if the posterior has one: not without a complement."""
-    covered = coverage(known.image, posterior.mean, known.widened(posterior.std), LEVELS, scan.evaluated)
+    covered = coverage(
+        comparison.image, posterior.mean, comparison.widened(posterior.std), LEVELS, scan.evaluated
+    )
     metrics: dict[str, Any] = {
         f"coverage_{round(100 * level)}": float(share) for level, share in zip(LEVELS, covered, strict=True)
     }
@@ -174,7 +178,7 @@ def _calibration(posterior: Posterior, known: Comparison, scan: Scan, *, density
         metrics["log_likelihood_patch"] = posterior.widest_patch
         for name, patch in (("", posterior.widest_patch), ("_1x1", 1)):
             metrics[f"log_likelihood_per_pixel{name}"] = posterior.log_likelihood(
-                known.image, patch, noise_std=known.noise_std, mask=scan.evaluated
+                comparison.image, patch, noise_std=comparison.noise_std, mask=scan.evaluated
             )
     return metrics
 

@@ -50,8 +50,8 @@ class Comparison:
     @property
     def metrics(self) -> dict[str, Any]:
         """What a result says of it."""
-        told = {"reference_std": self.noise_std} if self.noise_std else {}
-        return {"compared_with": self.name, **told}
+        noise = {"reference_std": self.noise_std} if self.noise_std else {}
+        return {"compared_with": self.name, **noise}
 
 
 def comparison_of_scan(

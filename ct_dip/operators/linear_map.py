@@ -65,11 +65,11 @@ class LinearMap(ABC):
         """The adjoint ``Aᵀ``."""
         # Known weakly: an adjoint holds its map, and two that hold each other would stay in memory, with all
         # of their constants, until Python next looks for such circles.
-        known = None if self._adjoint_map is None else self._adjoint_map()
-        if known is None:
-            known = _Adjoint(self)
-            self._adjoint_map = weakref.ref(known)
-        return known
+        adjoint = None if self._adjoint_map is None else self._adjoint_map()
+        if adjoint is None:
+            adjoint = _Adjoint(self)
+            self._adjoint_map = weakref.ref(adjoint)
+        return adjoint
 
     @overload
     def __matmul__(self, other: Tensor) -> Tensor: ...

@@ -31,20 +31,23 @@ from ct_dip.tangent.statistics import row_statistics
 
 
 def basis_factor(
-    basis: RowBlocks, noise: MeasurementNoise, known: Tensor | None = None, stage: Stage | None = None
+    basis: RowBlocks,
+    noise: MeasurementNoise,
+    leading_factor: Tensor | None = None,
+    stage: Stage | None = None,
 ) -> Tensor:
     """L, the Cholesky factor of ``Qᵀ N⁻¹ Q``, (rank, rank), float64.
 
     Args:
         basis: Q as rows.
-        known: the same of the first columns of Q, which need not be solved for again.
+        leading_factor: the same of the first columns of Q, which need not be solved for again.
         stage: told how many columns are done.
     """
     stage = stage or Stage()
-    old = 0 if known is None else len(known)
+    old = 0 if leading_factor is None else len(leading_factor)
     matrix = torch.zeros(len(basis), len(basis), dtype=torch.float64, device=basis.device)
-    if known is not None:
-        matrix[:old, :old] = known @ known.T
+    if leading_factor is not None:
+        matrix[:old, :old] = leading_factor @ leading_factor.T
     done = old
     for rows in basis.chunks(BLOCK, first=old):
         # Where N is factorised digits cost nothing; elsewhere float32 has those that are asked for.
@@ -125,17 +128,19 @@ def feature_signals(problem: Problem, compression: Compression, before: Tensor |
     return signal_gram(compression.features, base, None if before is None else before[0])[None]
 
 
-def signal_gram(features: RowBlocks, covariance: WeightCovariance, known: Tensor | None = None) -> Tensor:
+def signal_gram(
+    features: RowBlocks, covariance: WeightCovariance, leading_gram: Tensor | None = None
+) -> Tensor:
     """``F Σ Fᵀ``, (rank, rank), float64.
 
     Args:
-        known: the same for the first rows of F.
+        leading_gram: the same for the first rows of F.
     """
     size, device = len(features), features.device
     total = torch.zeros(size, size, dtype=torch.float64, device=device)
-    old = 0 if known is None else len(known)
-    if known is not None:
-        total[:old, :old] = known
+    old = 0 if leading_gram is None else len(leading_gram)
+    if leading_gram is not None:
+        total[:old, :old] = leading_gram
     for weighted in covariance.root_adjoint_parts(features.columns):
         part = weighted.double()
         total[old:, :old].addmm_(part[old:], part[:old].T)

@@ -136,12 +136,12 @@ def fit_compressed(
     compression = grow(empty_compression(problem), problem.prior.start, _LOOSE, 0, first)
 
     def fit(
-        compression: Compression, known: Tensor | None, before: Kept | None, number: int
+        compression: Compression, leading_signals: Tensor | None, before: Kept | None, number: int
     ) -> CompressedFit:
         nonlocal passes
         with progress.stage("feature statistics"):
-            signals = feature_signals(problem, compression, known)
-        del known
+            signals = feature_signals(problem, compression, leading_signals)
+        del leading_signals
         found = _fit(problem, compression, signals, variances, starts, seed, number, before, progress)
         if len(signals) > 1 or problem.config.objective == "fit":  # of which less is known
             return found
@@ -156,9 +156,9 @@ def fit_compressed(
         compression = grow(found.compression, prior, math.exp(float(noise)), number, limit)
         if compression.rank == found.compression.rank:
             break
-        before, known = found.kept(), [found.signals]
+        before, leading_signals = found.kept(), [found.signals]
         del found  # with the matrices of its search
-        found = fit(compression, known.pop(), before, number)
+        found = fit(compression, leading_signals.pop(), before, number)
     return found._replace(compression=compression, passes=passes)
 
 
@@ -217,10 +217,12 @@ def _fit(
     def at(ratio: float, starts: int) -> CompressedFit:
         in_model = complement is not None and complement.in_model
         pixels = ratio * complement.variance if complement is not None and in_model else None
-        known = before if before is not None and before.ratio == ratio else None
-        noise = MeasurementNoise(problem.whitened, pixels) if known is None else known.noise
+        reusable = before if before is not None and before.ratio == ratio else None
+        noise = MeasurementNoise(problem.whitened, pixels) if reusable is None else reusable.noise
         with progress.stage("noise of the rest", compression.rank) as stage:
-            lower = basis_factor(compression.basis, noise, None if known is None else known.lower, stage)
+            lower = basis_factor(
+                compression.basis, noise, None if reusable is None else reusable.lower, stage
+            )
             model = projected_evidence(problem, compression, noise, lower, signals, variances)
         evidence = fit_evidence(model, starts=starts, seed=seed, progress=progress)
         return CompressedFit(evidence, model, compression, noise, lower, signals, ratio, rounds)

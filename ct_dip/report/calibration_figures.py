@@ -34,7 +34,7 @@ _FLOOR = 1e-3  # of the largest standard deviation: smaller errors are drawn the
 _REACH = 4.0  # largest |z| that a histogram shows
 
 
-class _Known(NamedTuple):
+class _Evaluation(NamedTuple):
     """An image with error bars, and what it is compared with."""
 
     name: str  # truth or reference
@@ -68,13 +68,15 @@ def calibration_figure(result: Result) -> Figure:
 
     A band is where 95 % of calibrated models would be at that level; see `ct_dip.calibration.bands`.
     """
-    known = _known(result)
+    evaluation = _evaluation(result)
     figure = Figure(figsize=(6.4, 6.2), layout="constrained")
     axis = figure.add_subplot()
     axis.plot([0, 1], [0, 1], color=GREY, linewidth=1, label="calibrated")
-    for name, mask in known.regions.items():
+    for name, mask in evaluation.regions.items():
         colour, style = _STYLES[name]
-        curve = coverage_curve(known.image, known.mean, known.std, mask=mask, samples=known.samples)
+        curve = coverage_curve(
+            evaluation.image, evaluation.mean, evaluation.std, mask=mask, samples=evaluation.samples
+        )
         label = f"{name} ({curve.pixels})"
         axis.plot(curve.levels, curve.empirical, style, color=colour, linewidth=2, label=label)
         _fill(axis, curve.levels, curve.band, colour)
@@ -82,7 +84,7 @@ def calibration_figure(result: Result) -> Figure:
     axis.text(0.03, 0.97, "timid", va="top", color=GREY, style="italic")
     axis.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
     axis.set_xlabel("nominal level of the interval")
-    axis.set_ylabel(f"fraction of pixels whose {known.name} is inside it")
+    axis.set_ylabel(f"fraction of pixels whose {evaluation.name} is inside it")
     for direction in (axis.xaxis, axis.yaxis):
         direction.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
     axis.set_title("Do the intervals cover what they promise?")
@@ -96,13 +98,13 @@ def std_error_figure(result: Result) -> Figure:
     On log axes a calibrated model's means lie on a line, ``E|error| = √(2/π) std``. Errors below a thousandth
     of the largest deviation are drawn there.
     """
-    known = _known(result)
+    evaluation = _evaluation(result)
     figure = Figure(figsize=(8, 5.6), layout="constrained")
     axis = figure.add_subplot()
-    top = float(known.std.max())
+    top = float(evaluation.std.max())
     floor = _FLOOR * top
-    std = np.maximum(known.std, floor)[known.seen]
-    error = np.maximum(np.abs(known.image - known.mean), floor)[known.seen]
+    std = np.maximum(evaluation.std, floor)[evaluation.seen]
+    error = np.maximum(np.abs(evaluation.image - evaluation.mean), floor)[evaluation.seen]
     density = axis.hexbin(
         std, error, xscale="log", yscale="log", gridsize=38, mincnt=1, bins="log", cmap="Greys", vmin=0.3
     )
@@ -113,7 +115,7 @@ def std_error_figure(result: Result) -> Figure:
         ends, MEAN_ABSOLUTE * ends, color=GREEN, linewidth=2, label="calibrated: mean |error| = 0.80 std"
     )
     axis.plot(ends, norm.ppf(0.975) * ends, ":", color=GREEN, linewidth=2, label="calibrated: 95 % are below")
-    binned = error_by_std(known.image, known.mean, known.std, mask=known.seen)
+    binned = error_by_std(evaluation.image, evaluation.mean, evaluation.std, mask=evaluation.seen)
     axis.errorbar(
         np.maximum(binned.std, floor),
         np.maximum(binned.error, floor),
@@ -124,8 +126,10 @@ def std_error_figure(result: Result) -> Figure:
         label="mean |error| in bins, ± 2 standard errors",
     )
     axis.set_ylim(0.8 * floor, 2 * max(error.max(), MEAN_ABSOLUTE * top))
-    axis.set_xlabel(f"{known.deviation} (1/mm)")
-    axis.set_ylabel(f"|{known.name} − mean| (1/mm)" if known.name == "reference" else "absolute error (1/mm)")
+    axis.set_xlabel(f"{evaluation.deviation} (1/mm)")
+    axis.set_ylabel(
+        f"|{evaluation.name} − mean| (1/mm)" if evaluation.name == "reference" else "absolute error (1/mm)"
+    )
     axis.set_title("Are the uncertain pixels the wrong ones?")
     _legend(figure, axis)
     return figure
@@ -133,14 +137,14 @@ def std_error_figure(result: Result) -> Figure:
 
 def residual_figure(result: Result) -> Figure:
     """Histogram of the standardised residuals against N(0, 1), on a linear and a logarithmic axis."""
-    known = _known(result)
+    evaluation = _evaluation(result)
     figure = Figure(figsize=(8, 4.4), layout="constrained")
     linear, logarithmic = figure.subplots(1, 2)
     grid = np.linspace(-_REACH, _REACH, 201)
     smallest = []
-    for name, mask in known.regions.items():
+    for name, mask in evaluation.regions.items():
         colour, style = _STYLES[name]
-        z = standardised(known.image, known.mean, known.std, mask)
+        z = standardised(evaluation.image, evaluation.mean, evaluation.std, mask)
         found = residual_histogram(z, limit=_REACH, bins=32)
         smallest.append(0.5 / z.size / np.diff(found.edges)[0])
         for axis in (linear, logarithmic):
@@ -149,7 +153,7 @@ def residual_figure(result: Result) -> Figure:
     for axis in (linear, logarithmic):
         axis.plot(grid, norm.pdf(grid), color=GREY, linewidth=1.5, label="N(0, 1)")
         axis.set_xlim(-_REACH, _REACH)
-        axis.set_xlabel(f"({known.name} − mean) / {known.deviation}")
+        axis.set_xlabel(f"({evaluation.name} − mean) / {evaluation.deviation}")
         axis.set_ylabel("density")
     logarithmic.set_yscale("log")
     logarithmic.set_ylim(bottom=min(smallest))
@@ -161,14 +165,14 @@ def residual_figure(result: Result) -> Figure:
 
 def quantile_figure(result: Result) -> Figure:
     """Q-Q plot of the standardised residuals against N(0, 1), with bands of 95 % at every point."""
-    known = _known(result)
+    evaluation = _evaluation(result)
     figure = Figure(figsize=(6.4, 6.2), layout="constrained")
     axis = figure.add_subplot()
-    for name, mask in known.regions.items():
+    for name, mask in evaluation.regions.items():
         colour, _ = _STYLES[name]
-        z = standardised(known.image, known.mean, known.std, mask)
+        z = standardised(evaluation.image, evaluation.mean, evaluation.std, mask)
         pairs = quantile_pairs(z)
-        band = known.quantile_band(mask)
+        band = evaluation.quantile_band(mask)
         marker = "s" if name == _ALL else "o"
         axis.plot(
             pairs.normal, pairs.observed, marker, color=colour, markersize=3, label=f"{name} ({z.size})"
@@ -178,7 +182,7 @@ def quantile_figure(result: Result) -> Figure:
     axis.plot([low, high], [low, high], color=GREY, linewidth=1, zorder=1, label="N(0, 1)")
     axis.set_xlim(low, high)
     axis.set_xlabel("quantile of N(0, 1)")
-    axis.set_ylabel(f"quantile of ({known.name} − mean) / {known.deviation}")
+    axis.set_ylabel(f"quantile of ({evaluation.name} − mean) / {evaluation.deviation}")
     axis.set_title("Standardised residuals, quantile by quantile")
     _legend(figure, axis, columns=1)
     return figure
@@ -186,12 +190,12 @@ def quantile_figure(result: Result) -> Figure:
 
 def sparsification_figure(result: Result) -> Figure:
     """Mean absolute error of the pixels that remain when the most uncertain are removed, and the oracle's."""
-    known = _known(result)
-    regions = known.regions
+    evaluation = _evaluation(result)
+    regions = evaluation.regions
     figure = Figure(figsize=(8 if len(regions) > 1 else 5.5, 4.4), layout="constrained")
     axes = figure.subplots(1, len(regions), squeeze=False)[0]
     for axis, (name, mask) in zip(axes, regions.items(), strict=True):
-        curve = sparsification(known.image, known.mean, known.std, mask=mask)
+        curve = sparsification(evaluation.image, evaluation.mean, evaluation.std, mask=mask)
         axis.plot(curve.removed, curve.error, color=ORANGE, linewidth=2, label="most uncertain first")
         axis.plot(
             curve.removed, curve.oracle, "--", color=BLUE, linewidth=2, label="oracle: largest error first"
@@ -205,13 +209,13 @@ def sparsification_figure(result: Result) -> Figure:
         axis.ticklabel_format(axis="y", style="plain")
         axis.set_xlabel("pixels removed")
         axis.set_title(f"{name}\nAUSE {curve.ause:.2f}, at random {curve.ause_of_no_knowledge:.2f}")
-    against = "" if known.name == "truth" else ",\nagainst the reference"
+    against = "" if evaluation.name == "truth" else ",\nagainst the reference"
     axes[0].set_ylabel(f"mean absolute error of the rest{against} (1/mm)")
     _legend(figure, axes[0])
     return figure
 
 
-def _known(result: Result) -> _Known:
+def _evaluation(result: Result) -> _Evaluation:
     if result.std is None:
         raise MissingPartError(
             f"this {result.method} result has no standard deviations to calibrate; reconstruct with lin-dip"
@@ -226,7 +230,7 @@ def _known(result: Result) -> _Known:
     samples = result.arrays.get("samples")
     if samples is not None:
         samples = compared.in_its_place(samples) if enough_samples(len(samples)) else None
-    return _Known(
+    return _Evaluation(
         name=compared.name,
         image=compared.image,
         mean=result.mean,

@@ -47,12 +47,12 @@ def panel_figure(result: Result) -> Figure:
     if compared is not None:
         images[compared.name] = compared.image
     images = {name: np.where(seen, image, np.nan) for name, image in images.items()}
-    known = None if compared is None else images[compared.name]
+    compared_image = None if compared is None else images[compared.name]
     # The scale follows the truth if there is one: a reconstruction may overshoot.
     exact = compared is not None and compared.name == "truth"
-    low, high = _range(np.stack([*images.values()]) if known is None else known, exact)
+    low, high = _range(np.stack([*images.values()]) if compared_image is None else compared_image, exact)
 
-    columns = 2 if known is None else 3
+    columns = 2 if compared_image is None else 3
     rows, across = result.mean.shape
     height = 2 * ((8 / columns - 0.6) * min(rows / across, 2) + 1.15)
     figure = Figure(figsize=(8, max(height, 4.4)), layout="constrained")
@@ -61,7 +61,11 @@ def panel_figure(result: Result) -> Figure:
     for name, image in images.items():
         axis = next(cells)
         shown = show_image(axis, image, result.pixel_size, vmin=low, vmax=high, cmap="gray")
-        quality = f", {psnr(image, known, seen):.1f} dB" if known is not None and image is not known else ""
+        quality = (
+            f", {psnr(image, compared_image, seen):.1f} dB"
+            if compared_image is not None and image is not compared_image
+            else ""
+        )
         axis.set_title(name + quality)
         _bar(figure, axis, shown, _ATTENUATION)
     if compared is not None:

@@ -88,7 +88,7 @@ def calibration(result: Result) -> Calibration | None:
     compared = comparison_of_result(result)
     if compared is None or result.std is None:
         return None
-    known, std = compared.image, compared.widened(result.std)
+    image, std = compared.image, compared.widened(result.std)
     seen = compared_pixels(result)
     near = near_object_of(result)
     enough = int(near.sum()) >= FEWEST_PIXELS
@@ -97,9 +97,9 @@ def calibration(result: Result) -> Calibration | None:
     samples = result.arrays.get("samples")
     if samples is not None:
         samples = compared.in_its_place(samples)
-    everywhere = coverage_curve(known, result.mean, std, levels=levels, mask=seen)
-    curve = coverage_curve(known, result.mean, std, levels=levels, mask=where, samples=samples)
-    error, std = (result.mean - known)[where], std[where]
+    everywhere = coverage_curve(image, result.mean, std, levels=levels, mask=seen)
+    curve = coverage_curve(image, result.mean, std, levels=levels, mask=where, samples=samples)
+    error, std = (result.mean - image)[where], std[where]
     order = np.argsort(std, kind="stable")
     parts = np.array_split(order, min(ERROR_BINS, order.size))
     quarter = max(1, order.size // 4)
@@ -212,8 +212,8 @@ def data_findings(
         findings.append(_leftover_finding(ratio, structure))
     if fitted is not None and stated:
         ratio = fitted / stated
-        known = "estimated from the data" if metrics.get("noise_estimated") else "that the scan states"
-        text = f"The noise found in the data is {ratio:.2f} times the noise {known}."
+        noise_source = "estimated from the data" if metrics.get("noise_estimated") else "that the scan states"
+        text = f"The noise found in the data is {ratio:.2f} times the noise {noise_source}."
         if ratio > NOISE_POOR:
             findings.append(Finding("poor", "There is much more in the data than image and noise", text))
         elif ratio > NOISE_CAUTION:

@@ -166,8 +166,8 @@ def lanczos(operator: Operator, start: Tensor, steps: int) -> tuple[Tensor, Tens
         if step == steps - 1:
             break
         for _ in range(2):
-            known = basis[:, : step + 1]
-            image = image - (known.mT @ (known @ image[:, :, None]))[:, :, 0]
+            previous = basis[:, : step + 1]
+            image = image - (previous.mT @ (previous @ image[:, :, None]))[:, :, 0]
         norm = torch.linalg.vector_norm(image, dim=1)
         ends = norm <= size**0.5 * torch.finfo(start.dtype).eps * largest
         beside[:, step] = torch.where(ends, 0, norm.double())
