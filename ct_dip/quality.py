@@ -15,10 +15,10 @@ def psnr(image: Floats, truth: Floats, mask: Bools | None = None) -> float:
     if mask is not None:
         image, truth = image[mask], truth[mask]
     error = float(np.mean((np.asarray(image, float) - truth) ** 2))
-    spread = float(np.ptp(truth))
+    value_range = float(np.ptp(truth))
     if error == 0:
         return math.inf
-    return 10 * math.log10(spread**2 / error) if spread > 0 else -math.inf
+    return 10 * math.log10(value_range**2 / error) if value_range > 0 else -math.inf
 
 
 def ssim(image: Floats, truth: Floats, mask: Bools | None = None) -> float:
@@ -29,8 +29,8 @@ def ssim(image: Floats, truth: Floats, mask: Bools | None = None) -> float:
     thinner than 3 pixels.
     """
     where = np.ones(truth.shape, dtype=bool) if mask is None else mask
-    spread = float(np.ptp(truth[where]))
-    if min(truth.shape) < 3 or spread == 0:
+    value_range = float(np.ptp(truth[where]))
+    if min(truth.shape) < 3 or value_range == 0:
         return math.nan
     from skimage.metrics import structural_similarity
 
@@ -39,7 +39,7 @@ def ssim(image: Floats, truth: Floats, mask: Bools | None = None) -> float:
     _, similarity = structural_similarity(
         np.where(where, truth, 0.0),
         np.where(where, image, 0.0),
-        data_range=spread,
+        data_range=value_range,
         win_size=window,
         full=True,
     )

@@ -77,5 +77,5 @@ def quantile_band(pixels: int, *, points: int = 300, probability: float = 0.95) 
 
 def _ranks(count: int, points: int) -> np.ndarray:
     end = norm.ppf(1 - 0.5 / count)
-    spread = norm.cdf(np.linspace(-end, end, max(points, 2))) * count + 0.5
-    return np.unique(np.clip(np.rint(spread).astype(int), 1, count))
+    positions = norm.cdf(np.linspace(-end, end, max(points, 2))) * count + 0.5
+    return np.unique(np.clip(np.rint(positions).astype(int), 1, count))

@@ -25,9 +25,9 @@ class Adam:
         self.steps += 1
         self.mean.lerp_(gradient, 1 - self.beta1)
         self.square.mul_(self.beta2).addcmul_(gradient, gradient, value=1 - self.beta2)
-        spread = (self.square / (1 - self.beta2**self.steps)).sqrt_().add_(self.eps)
+        root_mean_square = (self.square / (1 - self.beta2**self.steps)).sqrt_().add_(self.eps)
         rates = rates / (1 - self.beta1**self.steps)
-        self.weights.addcdiv_(self.mean * -rates[:, None], spread)
+        self.weights.addcdiv_(self.mean * -rates[:, None], root_mean_square)
 
     def state(self) -> dict[str, Tensor]:
         """Everything that the next step depends on."""

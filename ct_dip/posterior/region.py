@@ -185,8 +185,8 @@ def _empirical(values: Floats, level: float) -> Estimate:
     """Of any number, from its samples alone."""
     n, tail = len(values), (1 - level) / 2
     # A sample quantile is uncertain by the binomial deviation of its rank.
-    spread = math.sqrt(tail * (1 - tail) / n)
-    ranks = np.clip(np.add.outer([tail, 1 - tail], [-spread, 0, spread]), 0, 1)
+    rank_deviation = math.sqrt(tail * (1 - tail) / n)
+    ranks = np.clip(np.add.outer([tail, 1 - tail], [-rank_deviation, 0, rank_deviation]), 0, 1)
     (low_from, low, low_to), (high_from, high, high_to) = np.quantile(
         values, ranks, method="weibull"
     ).tolist()

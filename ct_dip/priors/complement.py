@@ -66,9 +66,9 @@ def slope_complement(image: Tensor, pixel_noise: float, measurements: int) -> Co
     low, high = (float(torch.quantile(image.double().flatten(), q)) for q in (0.0, _DENSE))
     high = high if high > low else float(image.max())  # an object of few pixels
     x = ((image.double() - low) / ((high - low) or 1.0)).clamp(0, 1)
-    spread = (_local_mean(x.square()) - _local_mean(x).square()).clamp_min(0)
+    local_variance = (_local_mean(x.square()) - _local_mean(x).square()).clamp_min(0)
     crowding = max(1.0, image.numel() / measurements)
-    slope = _EDGES * (crowding * spread).sqrt() + _PLATEAUS * _local_mean(x * (1 - x))
+    slope = _EDGES * (crowding * local_variance).sqrt() + _PLATEAUS * _local_mean(x * (1 - x))
     return Complement(pixel_noise**2 * (slope.square() + _FLOOR**2))
 
 

@@ -12,7 +12,7 @@ import torch.nn.functional as F  # noqa: N812  everybody's name for it
 from torch import Tensor
 
 from ct_dip.dip.unet import Upsampling, interpolate
-from ct_dip.tangent.unet.convolutions import convolve, correlate, spread
+from ct_dip.tangent.unet.convolutions import convolve, convolve_transposed, correlate
 from ct_dip.tangent.unet.maps import as_map, constant, flat
 
 # Up to this size an unfolded input is kept: it stays in the cache, and one batched matrix product serves
@@ -93,7 +93,7 @@ class ConvInput:
         """Pull cotangents of z, (n, outputs, rows, columns), back to a, (n, inputs, …)."""
         if self.stride == 1:
             return convolve(cotangent, self.flipped.to(cotangent), 1)
-        return spread(cotangent, self.filters.to(cotangent), self.stride, self.input_places)
+        return convolve_transposed(cotangent, self.filters.to(cotangent), self.stride, self.input_places)
 
 
 class PointwiseInput(ConvInput):

@@ -48,7 +48,7 @@ def correlate(x: Tensor, z: Tensor, size: torch.Size, stride: int) -> Tensor:
     return total.view(outputs, taps, taps, inputs).permute(0, 3, 1, 2)
 
 
-def spread(z: Tensor, filters: Tensor, stride: int, places: tuple[int, int]) -> Tensor:
+def convolve_transposed(z: Tensor, filters: Tensor, stride: int, places: tuple[int, int]) -> Tensor:
     """Transpose `convolve` in x, which has the given places: (n, outputs, …) → (n, inputs, *places)."""
     taps = filters.shape[-1]
     if _in_torch(z, filters.shape, 1, z):

@@ -6,7 +6,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch.nn.grad import conv2d_input, conv2d_weight
 
 from ct_dip.tangent.unet import convolutions as module
-from ct_dip.tangent.unet.convolutions import convolve, correlate, spread
+from ct_dip.tangent.unet.convolutions import convolve, convolve_transposed, correlate
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def test_rows_make_the_whole(step, stride, taps, places, generator, monkeypatch)
     z = torch.randn(expected.shape, generator=generator).double()
     weights = correlate(x[:1], z[:1], filters.shape, stride)
     torch.testing.assert_close(weights, conv2d_weight(x[:1], filters.shape, z[:1], stride, taps // 2))
-    back = spread(z, filters, stride, places)
+    back = convolve_transposed(z, filters, stride, places)
     torch.testing.assert_close(back, conv2d_input(x.shape, filters, z, stride, taps // 2))
 
 
@@ -62,7 +62,7 @@ def test_in_float32_nothing_is_cut(monkeypatch):
     z = convolve(x, filters, 1)
     torch.testing.assert_close(z, F.conv2d(x.double(), filters.double(), padding=1).float())
     assert correlate(x, z, filters.shape, 1).shape == filters.shape
-    assert spread(z, filters, 1, (9, 12)).shape == x.shape
+    assert convolve_transposed(z, filters, 1, (9, 12)).shape == x.shape
 
 
 def test_no_more_than_a_few_rows_are_unfolded(monkeypatch):
