@@ -1,6 +1,7 @@
 """Imports go one way, in the order below, and every source file has a test."""
 
 import ast
+import re
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -235,3 +236,14 @@ def test_the_named_test_uses_the_file(source, test):
     if source in ("__main__.py", "data/probe.py"):  # which are run in a process of their own
         return
     assert module in reached(user)
+
+
+def test_contributing_draws_the_order():
+    picture = (ROOT / "CONTRIBUTING.md").read_text().split("```")[1]
+    assert [word for word in re.findall(r"\w+", picture) if word in ORDER] == ORDER
+
+
+def test_the_vocabulary_names_files_that_exist():
+    files = re.findall(r"`(ct_dip/[^`]+)`", (ROOT / "docs/vocabulary.md").read_text())
+    assert len(files) > 50
+    assert [file for file in files if not (ROOT / file).is_file()] == []
