@@ -81,8 +81,8 @@ def test_a_compression_that_moves_the_image_too_far_is_told(fitted):
     assert certificate["discarded_trace"] <= 0.9
     assert not certificate["accurate"]
     assert certificate["converged"] is False
-    (told,) = (note for note in notes if "did NOT reach" in note)
-    assert "try a smaller inference.compression than 0.9" in told
+    (doubt,) = (note for note in notes if "did NOT reach" in note)
+    assert "try a smaller inference.compression than 0.9" in doubt
 
 
 def test_a_rank_that_is_too_small_is_told(fitted, monkeypatch):
@@ -92,9 +92,9 @@ def test_a_rank_that_is_too_small_is_told(fitted, monkeypatch):
     assert certificate["rank"] == 12
     assert certificate["converged"] is False
     assert certificate["discarded_trace"] > certificate["discarded_trace_allowed"]
-    (told,) = [note for note in notes if "did NOT reach" in note]
-    assert "inference.compression" in told
-    assert "rank 12" in told
+    (doubt,) = [note for note in notes if "did NOT reach" in note]
+    assert "inference.compression" in doubt
+    assert "rank 12" in doubt
 
 
 def test_little_time_gives_few_samples_and_says_so(fitted):
@@ -102,9 +102,9 @@ def test_little_time_gives_few_samples_and_says_so(fitted):
     certificate = result.metrics["certificate"]
     assert (certificate["samples"], certificate["samples_asked"]) == (20, 100)
     assert len(result.arrays["samples"]) == 20
-    (told,) = [note for note in notes if "20 of 100 samples" in note]
-    assert "16%" in told
-    assert "--budget-minutes" in told
+    (doubt,) = [note for note in notes if "20 of 100 samples" in note]
+    assert "16%" in doubt
+    assert "--budget-minutes" in doubt
     assert result.settings["inference"]["samples"] == 20
 
 
@@ -114,8 +114,8 @@ def test_the_iterative_regime_tells_what_did_not_converge(fitted, monkeypatch):
     quick = ("inference.regime=iterative", "inference.probes=2", "inference.preconditioner_rank=4")
     result, notes = run(fitted, *quick)
     assert result.metrics["certificate"]["converged"] is False
-    (told,) = [note for note in notes if "did NOT reach" in note]
-    assert "residual" in told
+    (doubt,) = [note for note in notes if "did NOT reach" in note]
+    assert "residual" in doubt
 
 
 @pytest.mark.parametrize("views", [FEW, MANY], ids=["few", "many"])

@@ -35,8 +35,8 @@ def against_reference(noise_std=None, seed=1):
     arrays = dict(result.arrays)
     noise = (noise_std or 0.0) * np.random.default_rng(seed).standard_normal(result.mean.shape)
     arrays["reference"] = (arrays.pop("truth") + noise).astype(np.float32)
-    told = {"compared_with": "reference"} | ({"reference_std": noise_std} if noise_std else {})
-    return replace(result, arrays=arrays, metrics=result.metrics | told)
+    comparison = {"compared_with": "reference"} | ({"reference_std": noise_std} if noise_std else {})
+    return replace(result, arrays=arrays, metrics=result.metrics | comparison)
 
 
 def texts(figure):
