@@ -23,7 +23,7 @@ from ct_dip.dip.ensemble import DipFit
 from ct_dip.dip.fit import fit_dip
 from ct_dip.operators import ray_transform
 from ct_dip.operators.linear_map import LinearMap
-from ct_dip.posterior.certificates import CompressionCertificate
+from ct_dip.posterior.certificate import CompressionCertificate
 from ct_dip.posterior.fit import fit_posterior
 from ct_dip.posterior.problem import linear_problem
 from ct_dip.tangent.jacobian import Jacobian

@@ -12,7 +12,6 @@ from ct_dip.checkpoint import stage_object
 from ct_dip.errors import CtDipError
 from ct_dip.evidence.fit import EvidenceFit, fit_evidence
 from ct_dip.evidence.model import COMPLEMENT_REACH, EvidenceModel
-from ct_dip.posterior.certificate import CORRECTION_PASSES, truncation_correction
 from ct_dip.posterior.compressed import (
     Compressed,
     basis_factor,
@@ -20,6 +19,7 @@ from ct_dip.posterior.compressed import (
     projected_evidence,
 )
 from ct_dip.posterior.compression import Compression, empty_compression, extend, from_state, to_state
+from ct_dip.posterior.compression_check import CORRECTION_PASSES, truncation_correction
 from ct_dip.posterior.measurement_noise import MeasurementNoise
 from ct_dip.posterior.problem import Problem, problem_digest
 from ct_dip.progress import Progress

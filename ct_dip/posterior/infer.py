@@ -13,10 +13,10 @@ from torch import Tensor
 from ct_dip.config import InferenceConfig
 from ct_dip.evidence.laplace import hyperparameter_points
 from ct_dip.evidence.stage import evidence_stage
-from ct_dip.posterior.certificate import check_compression
-from ct_dip.posterior.certificates import CompressionCertificate, IterativeCertificate
+from ct_dip.posterior.certificate import CompressionCertificate, IterativeCertificate
 from ct_dip.posterior.compressed import Compressed
 from ct_dip.posterior.compressed_fit import fit_compressed
+from ct_dip.posterior.compression_check import check_compression
 from ct_dip.posterior.conditional import Conditional, WeightConditional
 from ct_dip.posterior.deviations import DenseDeviations
 from ct_dip.posterior.exact import Exact, condition_over

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from ct_dip.evidence.fit import EvidenceFit
-from ct_dip.posterior.certificates import Certificate
+from ct_dip.posterior.certificate import Certificate
 from ct_dip.posterior.deviations import Deviations
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from ct_dip.arrays import Bools, Floats
 from ct_dip.errors import CtDipError, InputError
 from ct_dip.evidence.fit import EvidenceFit
-from ct_dip.posterior.certificates import Certificate
+from ct_dip.posterior.certificate import Certificate
 from ct_dip.posterior.deviations import Deviations
 
 _SAMPLES_PER_PIXEL = 5  # that a patch's covariance is made from, at least

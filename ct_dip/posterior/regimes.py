@@ -55,7 +55,7 @@ def default_compression(config: InferenceConfig, measurements: int, pixels: int)
     """What may be left out of a compression, in units of the noise's trace in sinograms that images can have.
 
     It is made up for in the evidence and, for priors with one scale, in the search for hyperparameters
-    (`ct_dip.posterior.certificate`): these may leave out twice as much. In large problems every digit
+    (`ct_dip.posterior.compression_check`): these may leave out twice as much. In large problems every digit
     costs hundreds of directions, and moves error bars by a per cent.
     """
     factor = 2 if _makes_up(config) else 1
