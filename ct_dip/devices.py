@@ -21,10 +21,11 @@ def pick_device(name: str = "auto") -> "torch.device":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
+        module = torch.get_device_module(device)
     except RuntimeError as error:
         raise InputError(f"device {name!r} is not known; use auto, cpu or cuda") from error
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise InputError(f"device {name!r}: torch finds no CUDA here; use --device cpu")
+    if not module.is_available():
+        raise InputError(f"device {name!r}: torch finds no {device.type} here; use --device cpu")
     return device
 
 

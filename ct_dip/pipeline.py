@@ -133,6 +133,7 @@ def reconstruct(
     with use_threads(pick_threads(config.threads, scan.geometry.domain_shape)):
         with memory.PeakMemory() as peak:
             outcome = methods[config.method](job)
+        outcome.metrics["device"] = str(job.sinogram.device)
         outcome.metrics["peak_memory_mb"] = peak.bytes / 2**20
         if warnings:
             outcome.metrics["warnings"] = warnings

@@ -24,6 +24,7 @@ from ct_dip.operators.linear_map import LinearMap
 from ct_dip.quality import psnr
 
 _SNAPSHOT_STEPS = 100
+_PSNR_STEPS = 25  # a PSNR takes a copy of the image to the host
 # After the warm-up, a loss this many times the first one means that the network is lost: it may have
 # exploded, or collapsed to a constant image, from which no gradient leads back.
 _LOST = 2.0
@@ -48,7 +49,8 @@ class DipFit:
         tv_weight: λ of the fit: ``exp(−λ TV)`` is the prior of the O(1) image that its TV stands for.
         misfit: mean squared standardised residual of the image; 1 is the noise.
         stopped_by: the rule that began the cool-down.
-        traces: loss, misfit, and PSNR where a truth is known, by step.
+        traces: loss, misfit, and PSNR where a truth is known, by step; the PSNR is that of every 25th step,
+            which stays until the next one, and of the last.
     """
 
     image: Floats
@@ -126,6 +128,7 @@ class Ensemble:
             budget=config.max_steps,
         )
         self.rule = self._make_rule()
+        self.rule.state = {name: tensor.to(device) for name, tensor in self.rule.state.items()}
         members = len(scans)
         self.cooling_since = torch.full((members,), -1)
         self.by_rule = torch.zeros(members, dtype=torch.bool)
@@ -135,7 +138,7 @@ class Ensemble:
         self.stopped_at = torch.zeros(members, dtype=torch.long)
         self.traces: dict[str, list[Tensor]] = {"loss": [], "misfit": [], "psnr": []}
         self.snapshot = _copy(self.state())
-        value = objective(transform, config.data_term)
+        value = objective(transform, config.data_term, device)
 
         def loss(
             flat: Tensor, z: Tensor, ramp: Tensor, *target: Tensor
@@ -183,18 +186,24 @@ class Ensemble:
         if self.config.jitter:
             noise = torch.randn(z.shape, generator=self.generator).to(z)
             z = z + self.config.jitter * noise
-        gradient, (loss, (misfit, images)) = self._evaluate_all(z)
+        # A network whose rule fires now is as hot as before, so that the rates of this step are known.
+        ramps = self.config.ramp * self.schedule.heat(step, self.cooling_since)
+        rates = self.schedule.rates(step, self.cooling_since) * self.rate_factor
+        ramp, rate = torch.stack([ramps, rates]).to(self.device)
+        gradient, loss, misfit, images = self._evaluate_all(z, ramp)
+        fires = self.rule.update(step, misfit, images)
+        loss, misfit, fires = torch.stack([loss, misfit, fires.to(loss)]).cpu()  # all that the host is told
         self._record(loss, misfit, images)
         if self._diverged(loss):
             return {"loss": float(loss.nanmean())}
-        fires = self.rule.update(step, misfit, images) & (self.cooling_since < 0)
+        fires = fires.bool() & (self.cooling_since < 0)
         self.by_rule |= fires
         fires |= (self.cooling_since < 0) & (step >= self.schedule.latest_cooldown)
         self.cooling_since[fires] = step
-        rates = self.schedule.rates(step, self.cooling_since) * self.rate_factor
-        self.adam.step(gradient, rates.to(self.device))
-        newly = self.schedule.done(step + 1, self.cooling_since) & ~self.done
-        self.kept[newly] = self.adam.weights[newly]
+        self.adam.step(gradient, rate)
+        newly = self._done_after(step)
+        for i in newly.nonzero()[:, 0].tolist():
+            self.kept[i] = self.adam.weights[i]
         self.stopped_at[newly] = step + 1
         self.done |= newly
         figures = {"loss": float(loss.nanmean()), "misfit": float(misfit.nanmean())}
@@ -202,46 +211,56 @@ class Ensemble:
             figures["psnr"] = float(self.traces["psnr"][-1].nanmean())
         return figures
 
-    def _evaluate_all(self, z: Tensor) -> tuple[Tensor, tuple[Tensor, tuple[Tensor, Tensor]]]:
-        """Gradients (N, P), losses (N,), misfits (N,) and O(1) images (N, rows, columns).
+    def _done_after(self, step: int) -> Tensor:
+        """(N,) bool: networks whose last step this is."""
+        return self.schedule.done(step + 1, self.cooling_since) & ~self.done
+
+    def _evaluate_all(self, z: Tensor, ramp: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Gradients (N, P), losses and misfits (N,), and O(1) images (N, rows, columns), on the device.
 
         Networks that are done cost nothing: their rows are zero (gradients) or NaN.
         """
-        ramp = self.config.ramp * self.schedule.heat(self.adam.steps, self.cooling_since)
-        target = (ramp.to(self.device), *vars(self.targets).values())
-        active = torch.nonzero(~self.done)[:, 0].to(self.device)
-        if len(active) == 1:
+        target = (ramp, *vars(self.targets).values())
+        numbers = (~self.done).nonzero()[:, 0]
+        active: Tensor | slice
+        if len(numbers) == 1:
             # One network does not pay for being an ensemble: plain autograd is a third faster.
-            i = int(active[0])
+            i = int(numbers[0])
+            active = slice(i, i + 1)
             flat = self.adam.weights[i].clone().requires_grad_()
             loss, (misfit, image) = self.loss(flat, z[i], *(t[i] for t in target))
             (gradient,) = torch.autograd.grad(loss, flat)
             found = [gradient[None], loss.detach()[None], misfit.detach()[None], image.detach()[None]]
         else:
+            active = numbers.to(self.device)
             rows = (self.adam.weights[active], z[active], *(t[active] for t in target))
             gradients, (losses, (misfits, images)) = vmap(grad_and_value(self.loss, has_aux=True))(*rows)
             found = [gradients, losses, misfits, images]
-        if len(active) < len(self.scans):
+        if len(numbers) < len(self.scans):
             for place, (values, empty) in enumerate(zip(found, (0.0, *[torch.nan] * 3), strict=True)):
                 found[place] = values.new_full((len(self.scans), *values.shape[1:]), empty)
                 found[place][active] = values
-        return found[0], (found[1], (found[2], found[3]))
+        return found[0], found[1], found[2], found[3]
 
     def _record(self, loss: Tensor, misfit: Tensor, images: Tensor) -> None:
-        self.traces["loss"].append(loss.detach().cpu())
-        self.traces["misfit"].append(misfit.detach().cpu())
-        if all(scan.ground_truth is not None for scan in self.scans):
-            shown = images.detach().cpu().numpy()
+        step, quality = self.adam.steps, self.traces["psnr"]
+        self.traces["loss"].append(loss)
+        self.traces["misfit"].append(misfit)
+        if any(scan.ground_truth is None for scan in self.scans):
+            return
+        if quality and step % _PSNR_STEPS and not self._done_after(step).any():
+            quality.append(quality[-1])
+        else:
+            shown = images.cpu().numpy()
             values = [
                 torch.nan if done else psnr(scale * image, scan.ground_truth, scan.evaluated)
                 for done, scan, scale, image in zip(self.done, self.scans, self.scales, shown, strict=True)
                 if scan.ground_truth is not None
             ]
-            self.traces["psnr"].append(torch.tensor(values))
+            quality.append(torch.tensor(values))
 
     def _diverged(self, loss: Tensor) -> bool:
         """Roll back to the last snapshot, once per network, with a tenth of the step size."""
-        loss = loss.detach().cpu()
         warm = self.adam.steps > self.config.warmup_steps
         bad = ~torch.isfinite(loss) | (warm & (loss > _LOST * self.traces["loss"][0]))
         bad &= ~self.done
@@ -276,7 +295,7 @@ class Ensemble:
         for name in self.traces:
             self.traces[name] = list(state.get(f"trace.{name}", torch.empty(0)))
         for name in self.rule.state:
-            self.rule.state[name] = state[f"rule.{name}"]
+            self.rule.state[name] = state[f"rule.{name}"].to(self.device)
 
     def fits(self) -> list[DipFit]:
         """The finished networks."""

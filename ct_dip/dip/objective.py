@@ -111,10 +111,10 @@ def ramp_misfit(residual: Tensor, gains: Tensor) -> Tensor:
 
 
 def objective(
-    transform: LinearMap, kind: DataTerm
+    transform: LinearMap, kind: DataTerm, device: torch.device | None = None
 ) -> Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]:
     """A function of (O(1) image, ρ, and one row of every field of `Targets`) → (L, misfit)."""
-    gains = ramp_gains(transform.range_shape[-1])
+    gains = ramp_gains(transform.range_shape[-1]).to(device)
 
     def value(
         image: Tensor,

@@ -1,7 +1,8 @@
 """When a fit has seen enough: rules that decide, per network, that the cool-down begins.
 
 None of them knows the truth. A rule looks at every iterate and returns which networks should start to
-cool down; its whole memory is the tensors in ``state``, so that a fit can be resumed.
+cool down; its whole memory is the tensors in ``state``, so that a fit can be resumed. They live where the
+iterates do, and no rule waits for a value: a decision reaches the host with the losses.
 """
 
 from abc import ABC, abstractmethod
@@ -68,12 +69,11 @@ class RunningVariance(StoppingRule):
         recent, least, since = (self.state[name] for name in ("recent", "least", "since"))
         recent[step % len(recent)] = images.detach().to(recent)
         if step + 1 < len(recent):
-            return torch.zeros(len(least), dtype=torch.bool)
+            return torch.zeros_like(least, dtype=torch.bool)
         variance = recent.var(dim=0, correction=0).sum(dim=(-2, -1))
         better = variance < least
-        since += 1
-        since[better] = 0
-        least[better] = variance[better]
+        since.copy_(torch.where(better, 0, since + 1))
+        least.copy_(torch.where(better, variance, least))
         return since >= self.patience
 
 
@@ -84,4 +84,4 @@ class Budget(StoppingRule):
 
     def update(self, step: int, misfit: Tensor, images: Tensor) -> Tensor:
         """See `StoppingRule.update`."""
-        return torch.zeros(len(misfit), dtype=torch.bool)
+        return torch.zeros_like(misfit, dtype=torch.bool)

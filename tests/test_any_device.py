@@ -1,0 +1,84 @@
+"""Everything runs where the data are: on a device that refuses to mix with the CPU, to the CPU's numbers."""
+
+import numpy as np
+import pytest
+import torch
+
+from ct_dip.config import load_config
+from ct_dip.data.simulate import NoiseLevel, simulate
+from ct_dip.devices import pick_device
+from ct_dip.dip.ensemble import Ensemble
+from ct_dip.dip.presets import resolve
+from ct_dip.geometry import Volume
+from ct_dip.operators import ray_transform
+from ct_dip.pipeline import reconstruct
+from ct_dip.scanners import scanner
+from tests.pretend_device import DEVICE, DeviceError, pretend_device
+
+SCAN = simulate("ellipses", scanner(Volume(shape=(12, 12)), views=9), noise=NoiseLevel(relative=0.05), seed=1)
+NETWORK = ["channels=[4,4]", "max_steps=30", "cooldown_steps=10", "warmup_steps=5"]
+
+
+def configure(method, device="pretend", **settings):
+    lines = [f"dip.{line}" for line in NETWORK if "dip" in method]
+    lines += [f"{name.replace('__', '.')}={value}" for name, value in settings.items()]
+    return load_config(method=method, settings=lines, device=device)
+
+
+def close(result, expected):
+    """Float32's rounding is all that may differ; here even that does not, since the CPU computes both."""
+    np.testing.assert_allclose(result.mean, expected.mean, rtol=1e-4, atol=1e-6)
+    if expected.std is not None:
+        np.testing.assert_allclose(result.std, expected.std, rtol=1e-4, atol=1e-7)
+
+
+def test_the_device_refuses_what_a_gpu_refuses():
+    with pretend_device() as traffic:
+        x = torch.ones(3, device="pretend")
+        y = 2 * x * torch.tensor(3.0) + x[torch.tensor([0, 1, 2])]
+        assert y.device == DEVICE
+        for mixed in (
+            lambda: x + torch.ones(3),
+            lambda: torch.cat([x, torch.ones(1)]),
+            lambda: torch.ones(3).add_(x),
+            lambda: torch.ones(3)[x.long()],
+            lambda: torch.randn(3, device="pretend", generator=torch.Generator()),
+        ):
+            with pytest.raises(DeviceError):
+                mixed()
+        with pytest.raises(RuntimeError, match="numpy"):
+            np.asarray(x)
+        assert (traffic.to_device, traffic.to_host, traffic.waits) == (1, 0, 0)  # the index
+        assert float(y.sum()) == 21
+        assert y.cpu().tolist() == [7, 7, 7]
+        assert (traffic.to_device, traffic.to_host, traffic.waits) == (1, 1, 1)
+
+
+@pytest.mark.parametrize("method", ["fbp", "cgls", "tv", "dip"])
+def test_methods_find_what_they_find_on_the_cpu(method):
+    settings = {"tv__tolerance": 1e-2} if method == "tv" else {}
+    with pretend_device():
+        result = reconstruct(SCAN, configure(method, **settings))
+    close(result, reconstruct(SCAN, configure(method, "cpu", **settings)))
+    assert result.metrics["device"] == "pretend:0"
+
+
+def test_a_device_that_torch_knows_can_be_chosen():
+    assert pick_device("pretend:0") == DEVICE
+
+
+@pytest.mark.parametrize("stopping", ["discrepancy", "variance"])
+@pytest.mark.parametrize("members", [1, 2])
+def test_a_step_of_a_fit_tells_the_host_once(stopping, members):
+    """Losses and misfits, and which rules fire, in one copy; of the schedule as much goes the other way."""
+    config = resolve(configure("dip", dip__stopping=stopping).dip, SCAN.geometry.domain_shape)
+    with pretend_device() as traffic:
+        transform = ray_transform(SCAN.geometry, device=DEVICE)
+        ensemble = Ensemble([SCAN] * members, config, list(range(members)), transform, DEVICE)
+        ensemble.step()  # which also copies an image, for its PSNR
+        before = vars(traffic).copy()
+        for _ in range(10):
+            ensemble.step()
+    assert traffic.to_host - before["to_host"] == 10
+    assert traffic.waits == before["waits"]
+    assert traffic.to_device - before["to_device"] <= 10 * members  # several networks: which are not done
