@@ -1,4 +1,7 @@
-"""What a stage of a run found, on disk, so that a killed run goes on to the same bits. No pickles."""
+"""What a stage of a run found, on disk, so that a killed run goes on: on the CPU to the same bits.
+
+No pickles.
+"""
 
 import contextlib
 import json

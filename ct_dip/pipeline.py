@@ -225,14 +225,20 @@ def _fit_network(job: _Job, transform: LinearMap) -> tuple[DipFit, dict[str, Any
     return fit, metrics
 
 
-def _on_cpu(job: _Job, transform: RayTransform) -> RayTransform:
-    """Of the same kernel, for inference, which runs there; not every backend does."""
-    found = ray_transform(job.scan.geometry, kernel=job.config.kernel, memory_budget=job.budget)
-    if found.kernel != transform.kernel:
-        job.progress.note(
-            f"inference runs on the CPU with the ray transform's kernel {found.kernel!r}; the network was "
-            f"fitted with {transform.kernel!r}"
-        )
+def _inference_transform(job: _Job, transform: RayTransform) -> RayTransform:
+    """The ray transform itself, unless it is tomosipo's, which has neither float64 nor an exact adjoint."""
+    if job.config.backend != "tomosipo":
+        return transform
+    found = ray_transform(
+        job.scan.geometry,
+        kernel=job.config.kernel,
+        memory_budget=job.budget,
+        device=job.sinogram.device,
+    )
+    job.progress.note(
+        f"inference uses the ray transform's kernel {found.kernel!r}; the network was fitted with "
+        f"{transform.kernel!r}"
+    )
     return found
 
 
@@ -243,12 +249,13 @@ def _lin_dip(job: _Job) -> Outcome:
         fit,
         job.scan,
         job.config.inference,
-        transform=transform if job.sinogram.is_cpu else _on_cpu(job, transform),
+        transform=_inference_transform(job, transform),
         progress=job.progress,
         plan=job.plan.inference,
         budget_minutes=job.budget_minutes,
         run_folder=job.run_folder,
         seed=job.config.seed,
+        device=job.sinogram.device,
     )
     outcome = posterior_outcome(posterior, job.scan, job.config, job.known, job.progress)
     return outcome._replace(metrics=metrics | outcome.metrics, traces=fit.traces | outcome.traces)

@@ -11,7 +11,6 @@ import torch
 from ct_dip import memory
 from ct_dip.config import RunConfig
 from ct_dip.data.scan import Scan
-from ct_dip.devices import pick_device
 from ct_dip.dip.ensemble import Ensemble
 from ct_dip.dip.fit import fit_bytes
 from ct_dip.dip.presets import resolve, unet_shape
@@ -136,10 +135,9 @@ def plan_run(scan: Scan, config: RunConfig, *, budget: int, measure: bool = Fals
 
 
 def _is_sparse(scan: Scan, config: RunConfig, budget: int) -> bool:
-    """Return whether the ray transform on the CPU, where inference runs wherever the fit did, is a matrix."""
-    backend = config.backend if pick_device(config.device).type == "cpu" else "auto"
+    """Return whether the ray transform, that of inference if it has its own, is a matrix."""
     fits = estimate_peak_bytes(scan.geometry, config.kernel) <= budget
-    return backend == "sparse" or (backend == "auto" and fits)
+    return config.backend == "sparse" or (config.backend in ("auto", "tomosipo") and fits)
 
 
 def _measured(plan: Plan, scan: Scan, config: RunConfig) -> Plan:

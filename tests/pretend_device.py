@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
@@ -38,6 +39,7 @@ class Traffic:
     to_device: int = 0
     to_host: int = 0
     waits: int = 0  # for a value or a size, beside those for a copy
+    largest_to_host: int = 0  # numbers in one copy
 
 
 class PretendTensor(Tensor):
@@ -105,7 +107,9 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any], traffic: Traffic) -> Any:
         source = isinstance(tensors[-1], PretendTensor) if tensors else False
         on_device = isinstance(args[0], PretendTensor) if name == "copy_" else on_device
         traffic.to_device += on_device and not source
-        traffic.to_host += source and not on_device
+        if source and not on_device:
+            traffic.to_host += 1
+            traffic.largest_to_host = max(traffic.largest_to_host, tensors[-1].numel())
     else:
         _check(func, name, args, tensors, on_device)
         traffic.waits += bool(here) and name in (*_WAITING, "_local_scalar_dense")
@@ -118,6 +122,9 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any], traffic: Traffic) -> Any:
     result = func(*_each(args, _held), **{key: _each(value, _held) for key, value in kwargs.items()})
     if not on_device:
         return result
+    if torch.Tag.inplace_view in func.tags:  # the shape that the wrapper shows changes as well
+        with no_dispatch():
+            func(*args, **kwargs)
     known = {id(t.held): t for t in here} if func._schema.is_mutable else {}  # what was changed in place
     return _each(result, lambda t: known[id(t)] if id(t) in known else PretendTensor(t))
 

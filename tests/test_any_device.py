@@ -4,15 +4,19 @@ import numpy as np
 import pytest
 import torch
 
-from ct_dip.config import load_config
+from ct_dip.config import InferenceConfig, load_config
 from ct_dip.data.simulate import NoiseLevel, simulate
 from ct_dip.devices import pick_device
+from ct_dip.dip import fit as dip_fit
 from ct_dip.dip.ensemble import Ensemble
 from ct_dip.dip.presets import resolve
 from ct_dip.geometry import Volume
 from ct_dip.operators import ray_transform
 from ct_dip.pipeline import reconstruct
+from ct_dip.posterior.fit import fit_posterior
 from ct_dip.scanners import scanner
+from ct_dip.tangent.jacobian import Jacobian
+from tests import tiny
 from tests.pretend_device import DEVICE, DeviceError, pretend_device
 
 SCAN = simulate("ellipses", scanner(Volume(shape=(12, 12)), views=9), noise=NoiseLevel(relative=0.05), seed=1)
@@ -54,9 +58,18 @@ def test_the_device_refuses_what_a_gpu_refuses():
         assert (traffic.to_device, traffic.to_host, traffic.waits) == (1, 1, 1)
 
 
-@pytest.mark.parametrize("method", ["fbp", "cgls", "tv", "dip"])
-def test_methods_find_what_they_find_on_the_cpu(method):
-    settings = {"tv__tolerance": 1e-2} if method == "tv" else {}
+@pytest.mark.parametrize(
+    ("method", "settings"),
+    [
+        ("fbp", {}),
+        ("cgls", {}),
+        ("cgls", {"backend": "astra"}),
+        ("tv", {"tv__tolerance": 1e-2}),
+        ("dip", {"dip__jitter": 0.01}),
+        ("dip", {"dip__data_term": "gaussian", "dip__input": "fbp"}),
+    ],
+)
+def test_methods_find_what_they_find_on_the_cpu(method, settings):
     with pretend_device():
         result = reconstruct(SCAN, configure(method, **settings))
     close(result, reconstruct(SCAN, configure(method, "cpu", **settings)))
@@ -82,3 +95,80 @@ def test_a_step_of_a_fit_tells_the_host_once(stopping, members):
     assert traffic.to_host - before["to_host"] == 10
     assert traffic.waits == before["waits"]
     assert traffic.to_device - before["to_device"] <= 10 * members  # several networks: which are not done
+
+
+def test_an_interrupted_fit_goes_on_where_it_ran(tmp_path, monkeypatch):
+    step = Ensemble.step
+
+    def interrupted(self):
+        if self.adam.steps == 12:
+            raise KeyboardInterrupt
+        return step(self)
+
+    monkeypatch.setattr(dip_fit, "_CHECKPOINT_SECONDS", -1.0)
+    config = configure("dip")
+    with pretend_device():
+        with monkeypatch.context() as patch:
+            patch.setattr(Ensemble, "step", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                reconstruct(SCAN, config, run_folder=tmp_path)
+        result = reconstruct(SCAN, config, run_folder=tmp_path)
+    close(result, reconstruct(SCAN, configure("dip", "cpu")))
+
+
+@pytest.mark.parametrize("regime", ["exact", "compressed", "iterative"])
+def test_error_bars_are_those_of_the_cpu_and_so_are_resumed_ones(regime, tmp_path):
+    settings = {"inference__regime": regime, "inference__samples": 20}
+    expected = reconstruct(SCAN, configure("lin-dip", "cpu", **settings))
+    with pretend_device():
+        for _ in range(2):
+            result = reconstruct(SCAN, configure("lin-dip", **settings), run_folder=tmp_path)
+            close(result, expected)
+    assert result.metrics["device"] == "pretend:0"
+
+
+@pytest.fixture(scope="module")
+def fit():
+    return dip_fit.fit_dip(SCAN, configure("dip").dip)
+
+
+WIDE = {"objective": "optimum", "hyperprior": "tv-predcp", "starts": 1}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"regime": "exact"},
+        {"regime": "exact", "prior": "g", "complement": "floor", "temper": 0.5},
+        {"regime": "exact", "complement": "white", "integrate": "laplace"},
+        {"regime": "exact", **WIDE},
+        {"regime": "exact", "prior": "isotropic", "objective": "fit", "complement": "none"},
+        {"regime": "compressed"},
+        {"regime": "compressed", "prior": "g", "complement": "floor", "deviations": "samples", "temper": 0.5},
+        {"regime": "compressed", **WIDE},
+        {"regime": "iterative", "prior": "g", "complement": "white"},
+    ],
+    ids=lambda settings: "-".join(map(str, settings.values())),
+)
+def test_inference_stays_on_the_device(settings, fit):
+    """Nothing larger than an image or a sinogram is copied to the host: no matrix."""
+    config = InferenceConfig(samples=20, **settings)
+    expected = fit_posterior(fit, SCAN, config)
+    with pretend_device() as traffic:
+        posterior = fit_posterior(fit, SCAN, config, device=DEVICE)
+        assert posterior.deviations.std.device == DEVICE
+        assert traffic.largest_to_host <= max(fit.image.size, SCAN.sinogram.size)
+        close(posterior, expected)
+        np.testing.assert_allclose(posterior.sample(2, seed=9), expected.sample(2, seed=9), rtol=1e-3)
+        for part, whole in zip(posterior.covariance(8), expected.covariance(8), strict=True):
+            np.testing.assert_allclose(part.covariance, whole.covariance, rtol=1e-3, atol=1e-9)
+
+
+def test_the_jacobian_of_any_network_works_there():
+    expected = Jacobian(tiny.network(), tiny.network_input()).dense()
+    with pretend_device():
+        jacobian = Jacobian(tiny.network().to(DEVICE), tiny.network_input().to(DEVICE))
+        found = jacobian.dense(device=DEVICE).cpu()
+        adjoint = jacobian.T.dense(device=DEVICE).cpu()
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(adjoint.T, expected)

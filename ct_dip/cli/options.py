@@ -19,7 +19,7 @@ Seed = Annotated[int, typer.Option(help="Of every random choice.", min=0)]
 Preset = Annotated[
     str | None, typer.Option(help="fast, balanced (the default), thorough, or auto: by the image's size.")
 ]
-Device = Annotated[str | None, typer.Option(help="auto, cpu or cuda.")]
+Device = Annotated[str | None, typer.Option(help="auto, cpu, cuda, or another name that torch knows.")]
 Threads = Annotated[
     int | None,
     typer.Option(

@@ -46,8 +46,8 @@ def fit_dip(
     Args:
         seed: of the initial weights, of a noise input, and of the jitter.
         transform: the scan's ray transform, if it is at hand.
-        run_folder: where checkpoints go. The same call goes on from there after an interruption, to the
-            same bits.
+        run_folder: where checkpoints go. The same call goes on from there after an interruption, on the CPU
+            to the same bits.
         resume: ``compatible`` also continues a checkpoint of another device, number of threads or version of
             torch; the last bits may then differ.
     """

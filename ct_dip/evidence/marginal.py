@@ -75,13 +75,15 @@ class CovarianceSum:
         size: n.
         matrices: (n, n) each, taken one by one.
         terms: how many there are.
+        device: where they are, and the residuals; coefficients, and what is made of them, may be elsewhere.
     """
 
-    def __init__(self, size: int, matrices: Iterable[Tensor], terms: int) -> None:
+    def __init__(
+        self, size: int, matrices: Iterable[Tensor], terms: int, device: torch.device | None = None
+    ) -> None:
         self.size, self._rows = size, _tiles(size)
-        self.packed = torch.empty(
-            terms, sum((tile.stop - tile.start) * tile.stop for tile in self._rows), dtype=torch.float64
-        )
+        length = sum((tile.stop - tile.start) * tile.stop for tile in self._rows)
+        self.packed = torch.empty(terms, length, dtype=torch.float64, device=device)
         for row, matrix in zip(self.packed, matrices, strict=True):
             for rows, tile in self._unpacked(row):
                 tile.copy_(matrix[rows, : rows.stop])
@@ -103,7 +105,7 @@ class CovarianceSum:
     def lower(self, coefficients: Tensor) -> Tensor:
         """The same, good for its lower triangle alone: all that a Cholesky factorisation reads."""
         full = self.packed.new_zeros(self.size, self.size)
-        for rows, tile in self._unpacked(coefficients.detach() @ self.packed):
+        for rows, tile in self._unpacked(coefficients.detach().to(self.packed) @ self.packed):
             full[rows, : rows.stop] = tile
         return full
 
@@ -145,8 +147,8 @@ class _Terms(torch.autograd.Function):
             lambda rows: torch.outer(alpha[rows], alpha[: rows.stop]),
             lambda rows: inverse[rows, : rows.stop],
         ).unbind(dim=1)
-        ctx.save_for_backward(by_quadratic, by_logdet)
-        return residual @ alpha, logdet
+        ctx.save_for_backward(by_quadratic.to(coefficients), by_logdet.to(coefficients))
+        return (residual @ alpha).to(coefficients), logdet.to(coefficients)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:

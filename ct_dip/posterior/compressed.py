@@ -103,12 +103,12 @@ def projected_evidence(
 
     def matrices() -> Iterator[Tensor]:
         for signal in signals:
-            yield (lower.T @ signal @ lower).cpu()
-        yield torch.eye(rank, dtype=torch.float64)
+            yield lower.T @ signal @ lower
+        yield torch.eye(rank, dtype=torch.float64, device=lower.device)
 
     return problem.evidence_model(  # the complement is in N
-        CovarianceSum(rank, matrices(), len(signals) + 1),
-        split.z[0].cpu(),
+        CovarianceSum(rank, matrices(), len(signals) + 1, lower.device),
+        split.z[0],
         noise_only=NoiseOnlySubspace(
             problem.measurements - rank, max(0.0, misfit), float(noise.log_det.value)
         ),

@@ -165,7 +165,7 @@ def from_state(state: Mapping[str, Tensor], before: Compression) -> Compression:
         for number, key in enumerate(new, first):
             if key != f"{name}{number:05d}":
                 raise InputError(f"there is {key!r} where block {number} belongs")
-            blocks.append(take(state, key, (None, old.length), old.blocks[0].dtype))
+            blocks.append(take(state, key, (None, old.length), old.blocks[0].dtype).to(old.device))
         return RowBlocks(tuple(blocks))
 
     compression = Compression(

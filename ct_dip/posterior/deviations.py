@@ -59,7 +59,7 @@ class DenseDeviations(Deviations):
         """By its Cholesky factor."""
         generator = torch.Generator().manual_seed(seed)
         draws = torch.randn(count, len(self.matrix), generator=generator, dtype=torch.float64)
-        return draws @ self._factor.lower.T
+        return draws.to(self.matrix) @ self._factor.lower.T
 
     @cached_property
     def _factor(self) -> Factor:

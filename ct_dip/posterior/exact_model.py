@@ -134,7 +134,7 @@ def _check_features(
     features = {"grams": take(state, "grams", (terms, pixels, pixels), dtype)}
     if config.prior == "g":
         features["scales"] = take(state, "scales", (len(jacobian.weights),), dtype)
-    return features
+    return {name: tensor.to(jacobian.weights.device) for name, tensor in features.items()}
 
 
 def _independent_taps(block: WeightBlock) -> Tensor:
@@ -150,6 +150,6 @@ def _measured(grams: Tensor, whitened: Tensor, complement: Complement | None) ->
             yield sparse @ (sparse @ gram.double()).T
         if complement is not None and in_model:
             yield (whitened * complement.variance) @ whitened.T
-        yield torch.eye(len(whitened), dtype=torch.float64)
+        yield torch.eye(len(whitened), dtype=torch.float64, device=whitened.device)
 
-    return CovarianceSum(len(whitened), matrices(), len(grams) + in_model + 1)
+    return CovarianceSum(len(whitened), matrices(), len(grams) + in_model + 1, whitened.device)

@@ -41,19 +41,21 @@ def fit_posterior(
     budget_minutes: float | None = None,
     run_folder: str | Path | None = None,
     seed: int = 0,
+    device: torch.device | str = "cpu",
 ) -> Posterior:
     """The posterior of the network linearised at its fit, with hyperparameters by evidence.
 
     Args:
         fit: what `ct_dip.fit_dip` returned for the scan.
         config: prior, objective, complement, regime, …
-        transform: the scan's ray transform on the CPU, if it is at hand: inference runs there.
+        transform: the scan's ray transform on the device, if it is at hand.
         plan: of the inference, where the caller made one already; else it is made within ``memory_budget``.
         budget_minutes: after which no more samples are drawn; a compression grows for half of it at most.
             What was reached is in the certificate. Exact inference is not cut short, and says so.
         run_folder: where stages are kept: in the exact regime the same fit with another objective finds its
             features there, and with another temper or number of samples its hyperparameters, too.
         seed: of the further starts of the evidence's search, and of every probe and sample.
+        device: where inference runs; the search for hyperparameters, which are few, stays on the CPU.
 
     Raises:
         InputError: before any work, if the regime cannot do what the configuration asks for.
@@ -80,9 +82,9 @@ def fit_posterior(
         )
     deadline = None if budget_minutes is None else time.monotonic() + 60 * budget_minutes
     if transform is None:
-        transform = ray_transform(scan.geometry)
+        transform = ray_transform(scan.geometry, device=device)
     with progress.stage("linearisation"):
-        jacobian = linearise(fit.network(), fit.network_input)
+        jacobian = linearise(fit.network().to(device), fit.network_input.to(device))
         if plan.regime == "iterative":
             # Signals are a million times the noise: in float32 residuals of solves may end at a hundredth.
             jacobian = jacobian.in_float64()
@@ -161,7 +163,8 @@ def _check_sinogram(
         signal: variance of the line integrals under the posterior, (measurements,), in units of it squared.
         noise: variance of the fitted noise in the same units.
     """
-    projected = transform(torch.as_tensor(image).double()).numpy()
+    on_device = torch.as_tensor(image).double().to(signal.device)
+    projected = transform(on_device).cpu().numpy()
     variance = signal.cpu().numpy().reshape(projected.shape)
     return SinogramCheck(
         mean=projected,

@@ -264,7 +264,7 @@ def _deviations(
         seed,
         deadline=deadline,
         folder=folder,
-        digest=_digest(problem, tempered),
+        digest="" if folder is None else _digest(problem, tempered),
         progress=progress,
     )
     complement = problem.complement

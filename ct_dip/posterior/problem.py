@@ -186,7 +186,8 @@ def linear_problem(
 def problem_digest(problem: Problem) -> str:
     """Of everything that products of the problem and its start depend on."""
     settings = problem.config.model_dump(include={"prior", "prior_mean", "objective"})
-    return f"{problem.identity} {settings} {torch.__version__} {torch.get_num_threads()}"
+    bits = f"{torch.__version__} {torch.get_num_threads()} {problem.residual.device}"
+    return f"{problem.identity} {settings} {bits}"
 
 
 def fit_digest(fit: DipFit) -> str:
@@ -202,9 +203,9 @@ def _complement(config: InferenceConfig, jacobian: Jacobian, whitened: Whitened)
     if config.complement == "none":
         return None
     if config.complement == "white":
-        return white_complement(pixels)
+        return white_complement(pixels, jacobian.image.device)
     if config.complement == "floor":
-        return published_floor(whitened)
+        return published_floor(whitened, jacobian.image.device)
     transform = whitened.transform
     if isinstance(transform, SparseRayTransform):
         total = (transform.squared_row_norms * whitened.inverse.square()).sum()

@@ -35,7 +35,7 @@ def draw_samples(
         folder: where finished chunks are kept, labelled with ``digest``, so that a killed run goes on.
     """
     chunks: list[Tensor] = []
-    pixels, dtype = conditional.problem.pixels, conditional.problem.jacobian.weights.dtype
+    pixels, like = conditional.problem.pixels, conditional.problem.jacobian.weights
     with (progress or Progress()).stage("samples", count) as stage:
         for number in range(-(-count // _CHUNK)):
             late = deadline is not None and time.monotonic() > deadline
@@ -49,9 +49,9 @@ def draw_samples(
                 lambda size=size, number=number: {  # type: ignore[misc]
                     "samples": conditional.deviations(size, _generator(seed, number))
                 },
-                lambda state, size=size: {"samples": take(state, "samples", (size, pixels), dtype)},  # type: ignore[misc]
+                lambda state, size=size: {"samples": take(state, "samples", (size, pixels), like.dtype)},  # type: ignore[misc]
             )
-            chunks.append(found["samples"])
+            chunks.append(found["samples"].to(like.device))
             stage.update(number * _CHUNK + size)
     return torch.cat(chunks)
 
@@ -118,7 +118,7 @@ class SampledDeviations(Deviations):
         if not self.floor:
             return drawn
         generator = torch.Generator().manual_seed(seed)
-        return drawn + self.floor**0.5 * torch.randn(drawn.shape, generator=generator)
+        return drawn + self.floor**0.5 * torch.randn(drawn.shape, generator=generator).to(drawn)
 
     def _closed_variance(self, closed: Compressed, progress: Progress) -> Tensor:
         pixels = closed.problem.pixels

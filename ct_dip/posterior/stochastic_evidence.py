@@ -168,7 +168,8 @@ class StochasticEvidence:
                 kernel = next(b.kernel for b in problem.jacobian.blocks if b.name == block)
                 where = problem.jacobian.slices[block]
                 left, right = (w[:, where].double().reshape(len(w), -1, kernel**2) for w in (f, g))
-                parts.append(torch.einsum("npq,dpq->nd", left.mT @ right, tap_pairs(kernel).pairs))
+                pairs = tap_pairs(kernel).pairs.to(left)
+                parts.append(torch.einsum("npq,dpq->nd", left.mT @ right, pairs))
         else:
             base: WeightCovariance = problem.prior.covariance(torch.zeros(1, dtype=torch.float64))
             parts.append((f * base(g)).double().sum(dim=1, keepdim=True))
@@ -176,7 +177,7 @@ class StochasticEvidence:
         if complement is not None and complement.in_model:
             parts.append((x.double() * complement.variance * y.double()).sum(dim=1, keepdim=True))
         parts.append((u.double() * v.double()).sum(dim=1, keepdim=True))
-        return torch.cat(parts, dim=1)
+        return torch.cat(parts, dim=1).cpu()  # where θ is
 
 
 def fit_stochastic(

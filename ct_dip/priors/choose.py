@@ -36,7 +36,7 @@ def weight_prior(config: InferenceConfig, jacobian: Jacobian, scales: Tensor | N
             return prior
         base = prior.covariance(prior.start)
         return OneVariancePrior("log_scale", base, float(prior.weight_norm(prior.start)), count)
-    base = independent_covariance(jacobian.blocks, jacobian.slices, scales)
+    base = independent_covariance(jacobian.blocks, jacobian.slices, scales, weights.device)
     if config.prior == "isotropic":
         return OneVariancePrior("log_variance", base, float(weights.square().sum()), count)
     assert scales is not None

@@ -77,35 +77,38 @@ def _local_mean(x: Tensor) -> Tensor:
     return F.avg_pool2d(x[None, None], 3, stride=1, padding=1, count_include_pad=False).flatten()
 
 
-def white_complement(pixels: int) -> Complement:
+def white_complement(pixels: int, device: torch.device | None = None) -> Complement:
     """See the module."""
-    return Complement(torch.full((pixels,), _WHITE_VARIANCE, dtype=torch.float64), _WHITE_DEVIATION, False)
+    variance = torch.full((pixels,), _WHITE_VARIANCE, dtype=torch.float64, device=device)
+    return Complement(variance, _WHITE_DEVIATION, False)
 
 
-def published_floor(whitened: LinearMap) -> Complement:
+def published_floor(whitened: LinearMap, device: torch.device | None = None) -> Complement:
     """See the module.
 
     Args:
         whitened: A in units of the noise, (rows, columns) → (measurements,): ``σ_y² (AᵀA)⁺`` is ``(AᵀA)⁺`` of
             it.
+        device: that it works on.
     """
     pixels = math.prod(whitened.domain_shape)
     if min(whitened.shape) <= _DENSE_SIDE:
-        return _floor(torch.linalg.svdvals(whitened.dense())[:_FLOOR_VECTORS], pixels)
+        singular = torch.linalg.svdvals(whitened.dense(device=device))[:_FLOOR_VECTORS]
+        return _floor(singular, pixels, device)
 
     def normal(x: Floats) -> Floats:
         # In float64: the squares of small singular values are far below float32's rounding of large ones.
-        image = torch.as_tensor(x, dtype=torch.float64).reshape(whitened.domain_shape)
-        found: Floats = whitened.T(whitened(image)).flatten().numpy()
+        image = torch.as_tensor(x, dtype=torch.float64, device=device).reshape(whitened.domain_shape)
+        found: Floats = whitened.T(whitened(image)).flatten().cpu().numpy()
         return found
 
     operator = LinearOperator((pixels, pixels), matvec=normal, dtype=np.float64)
     start = np.random.default_rng(0).standard_normal(pixels)  # the same result in every run
     squares = eigsh(operator, k=_FLOOR_VECTORS, which="LM", tol=1e-4, v0=start, return_eigenvectors=False)
-    return _floor(torch.tensor(np.sort(np.abs(squares))[::-1].copy()).sqrt(), pixels)
+    return _floor(torch.tensor(np.sort(np.abs(squares))[::-1].copy()).sqrt(), pixels, device)
 
 
-def _floor(singular: Tensor, pixels: int) -> Complement:
+def _floor(singular: Tensor, pixels: int, device: torch.device | None) -> Complement:
     singular = singular[singular > 1e-6 * singular[0]]  # of a pseudo-inverse
     variance = float((1 / singular.square()).sum()) / pixels
-    return Complement(torch.full((pixels,), variance, dtype=torch.float64), in_model=False)
+    return Complement(torch.full((pixels,), variance, dtype=torch.float64, device=device), in_model=False)

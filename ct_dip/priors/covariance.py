@@ -62,10 +62,16 @@ class WeightCovariance(LinearMap):
 
 
 def independent_covariance(
-    blocks: Sequence[WeightBlock], slices: Mapping[str, slice], scales: Tensor | None = None
+    blocks: Sequence[WeightBlock],
+    slices: Mapping[str, slice],
+    scales: Tensor | None = None,
+    device: torch.device | None = None,
 ) -> WeightCovariance:
     """``Σ = diag(s)²``: the identity without scales."""
-    factors = [(slices[block.name], torch.eye(block.kernel**2, dtype=torch.float64)) for block in blocks]
+    factors = [
+        (slices[block.name], torch.eye(block.kernel**2, dtype=torch.float64, device=device))
+        for block in blocks
+    ]
     return WeightCovariance(factors, scales)
 
 

@@ -41,8 +41,8 @@ class TvPredCp:
 
     def expected_tv(self, theta: Tensor, block: int) -> Tensor:
         """κ_b."""
-        coefficients = self.prior.block_coefficients(theta, block)
-        return folded_normal_mean(self.means[block], coefficients @ self.variances[block]).sum()
+        coefficients = self.prior.block_coefficients(theta, block).to(self.variances[block])
+        return folded_normal_mean(self.means[block], coefficients @ self.variances[block]).sum().to(theta)
 
     def log_density(self, theta: Tensor) -> Tensor:
         """``Σ_b log λ − λ κ_b + log |∂κ_b/∂ℓ_b|``, differentiable in θ."""

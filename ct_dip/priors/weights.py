@@ -1,6 +1,7 @@
 """Gaussian priors ``w ~ N(0, Σ(θ))`` whose image covariance ``J Σ Jᵀ`` is a sum of weighted constants.
 
-A prior maps its log-parameters θ to the weights c_t of that sum, and says how large w̃ is under it.
+A prior maps its log-parameters θ to the weights c_t of that sum, and says how large w̃ is under it. θ and all
+that has its size stay on the CPU, where the search for it runs; Σ lives where the weights do.
 """
 
 import math
@@ -69,29 +70,29 @@ class BlockPrior(WeightPrior):
     """
 
     def __init__(self, blocks: Sequence[WeightBlock], weights: Tensor, slices: Mapping[str, slice]) -> None:
-        self.blocks, self.slices = tuple(blocks), slices
-        self.filters = [
-            weights[slices[block.name]].double().reshape(-1, block.kernel**2) for block in self.blocks
-        ]
-        for block, filters in zip(self.blocks, self.filters, strict=True):
+        self.blocks, self.slices, self.device = tuple(blocks), slices, weights.device
+        self.moments = []  # Σ_filters w wᵀ of every block, (taps, taps)
+        variances, lengths = [], []
+        for block in self.blocks:
+            filters = weights[slices[block.name]].double().reshape(-1, block.kernel**2)
+            moments = (filters.T @ filters).cpu()
             # A variance of zero would be a block that is certain, and error bars that are too small.
-            if not filters.any():
+            if not moments.any():
                 raise CtDipError(
                     f"the fitted weights of the network's block {block.name!r} are all zero, which gives its "
                     "prior no scale; fit the network again (another seed, another learning rate), or use "
                     "inference.prior=isotropic: one variance for all weights"
                 )
+            self.moments.append(moments)
+            variance, length = _fit_taps(block, moments, len(filters))
+            variances.append(variance)
+            if block.kernel > 1:
+                lengths.append(length)
         self.wide = [i for i, block in enumerate(self.blocks) if block.kernel > 1]
         self.names = tuple(
             [f"log_variance.{block.name}" for block in self.blocks]
             + [f"log_length.{self.blocks[i].name}" for i in self.wide]
         )
-        variances, lengths = [], []
-        for block, filters in zip(self.blocks, self.filters, strict=True):
-            variance, length = _fit_taps(block, filters)
-            variances.append(variance)
-            if block.kernel > 1:
-                lengths.append(length)
         self.start = torch.tensor(variances + lengths, dtype=torch.float64).log()
         reach = torch.full((len(variances),), _REACH, dtype=torch.float64)
         shortest, longest = (
@@ -125,7 +126,10 @@ class BlockPrior(WeightPrior):
         """See `WeightPrior.covariance`."""
         return WeightCovariance(
             [
-                (self.slices[block.name], torch.linalg.cholesky(self.tap_covariance(theta, i)))
+                (
+                    self.slices[block.name],
+                    torch.linalg.cholesky(self.tap_covariance(theta, i)).to(self.device),
+                )
                 for i, block in enumerate(self.blocks)
             ]
         )
@@ -133,9 +137,8 @@ class BlockPrior(WeightPrior):
     def weight_norm(self, theta: Tensor) -> Tensor:
         """``Σ_filters wᵀ C(ℓ_b)⁻¹ w / σ_b²``."""
         total = theta.new_zeros(())
-        for i, filters in enumerate(self.filters):
-            covariance = self.tap_covariance(theta, i)
-            total = total + torch.trace(torch.linalg.solve(covariance, filters.T @ filters))
+        for i, moments in enumerate(self.moments):
+            total = total + torch.trace(torch.linalg.solve(self.tap_covariance(theta, i), moments))
         return total
 
     def log_hyperprior(self, theta: Tensor) -> Tensor:
@@ -190,20 +193,22 @@ def _correlation(distances: Tensor, length: Tensor) -> Tensor:
     return torch.exp(-distances / length)
 
 
-def _fit_taps(block: WeightBlock, filters: Tensor) -> tuple[float, float]:
+def _fit_taps(block: WeightBlock, moments: Tensor, count: int) -> tuple[float, float]:
     """(σ², ℓ) under which the fitted filters are most likely, as draws from their prior.
 
     For a correlation C(ℓ) the best variance is ``mean wᵀC⁻¹w / taps``; ℓ is found on a grid, since a
     prior of thousands of weights needs no third digit.
+
+    Args:
+        moments: ``Σ_filters w wᵀ``, (taps, taps), and the ``count`` of the filters.
     """
     taps = tap_pairs(block.kernel)
-    count, size = filters.shape
-    gram = filters.T @ filters
+    size = len(moments)
     best = (-math.inf, 1.0, 1.0)
     grid = torch.logspace(math.log10(_LENGTHS[0]), math.log10(_LENGTHS[1]), 60, dtype=torch.float64)
     for length in grid if size > 1 else grid[:1]:
         correlation = torch.tensordot(_correlation(taps.distances, length), taps.pairs, 1)
-        variance = float(torch.trace(torch.linalg.solve(correlation, gram))) / (count * size)
+        variance = float(torch.trace(torch.linalg.solve(correlation, moments))) / (count * size)
         likelihood = -0.5 * count * (size * math.log(variance) + float(torch.logdet(correlation)))
         best = max(best, (likelihood, variance, float(length)))
     return best[1], best[2]

@@ -22,11 +22,12 @@ def covariance(prior, theta):
     lengths = dict(zip(prior.wide, lengths, strict=True))
     steps = torch.arange(3, dtype=torch.float64)
     grid = torch.cartesian_prod(steps, steps)
-    for i, filters in enumerate(prior.filters):
+    for i, block in enumerate(prior.blocks):
         taps = torch.ones(1, 1, dtype=torch.float64)
         if i in lengths:
             taps = torch.exp(-torch.cdist(grid, grid) / lengths[i].exp())
-        parts += [variances[i].exp() * taps] * len(filters)
+        where = prior.slices[block.name]
+        parts += [variances[i].exp() * taps] * ((where.stop - where.start) // len(taps))
     return torch.block_diag(*parts)
 
 
@@ -85,7 +86,7 @@ def test_taps_are_fitted_by_maximum_likelihood(length):
     draws = torch.randn(4000, 9, generator=generator, dtype=torch.float64)
     filters = math.sqrt(0.02) * draws @ torch.linalg.cholesky(correlation).T
     block = tiny.network().weight_blocks()[0]
-    variance, found = _fit_taps(block, filters)
+    variance, found = _fit_taps(block, filters.T @ filters, len(filters))
     assert variance == pytest.approx(0.02, rel=0.1)
     assert found == pytest.approx(length, rel=0.15)
 
