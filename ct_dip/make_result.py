@@ -121,6 +121,7 @@ def posterior_outcome(
     _tell_doubts(posterior, progress)
     metrics: dict[str, Any] = {
         "regime": posterior.regime,
+        "device": str(posterior.deviations.std.device),
         "certificate": {} if posterior.certificate is None else posterior.certificate.to_dict(),
         "evidence": found.evidence,
         "evidence_objective": found.objective,

@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+from ct_dip.cli import main
 from ct_dip.config import InferenceConfig, load_config
+from ct_dip.data.result import read_result
+from ct_dip.data.scan_file import write_scan
 from ct_dip.data.simulate import NoiseLevel, simulate
 from ct_dip.devices import pick_device
 from ct_dip.dip import fit as dip_fit
@@ -76,8 +79,13 @@ def test_methods_find_what_they_find_on_the_cpu(method, settings):
     assert result.metrics["device"] == "pretend:0"
 
 
-def test_a_device_that_torch_knows_can_be_chosen():
+def test_the_command_line_takes_any_device_that_torch_knows(tmp_path):
     assert pick_device("pretend:0") == DEVICE
+    write_scan(tmp_path / "scan.h5", SCAN)
+    with pretend_device():
+        line = ["reconstruct", str(tmp_path / "scan.h5"), "--method", "cgls", "--device", "pretend"]
+        assert main([*line, "--out", str(tmp_path / "cgls.h5")]) == 0
+    assert read_result(tmp_path / "cgls.h5").metrics["device"] == "pretend:0"
 
 
 @pytest.mark.parametrize("stopping", ["discrepancy", "variance"])

@@ -143,14 +143,14 @@ class _Terms(torch.autograd.Function):
         logdet = 2 * lower.diagonal().log().sum()
         inverse = torch.cholesky_inverse(lower)
         del lower
-        by_quadratic, by_logdet = matrices.inner(
+        slopes = matrices.inner(
             lambda rows: torch.outer(alpha[rows], alpha[: rows.stop]),
             lambda rows: inverse[rows, : rows.stop],
-        ).unbind(dim=1)
-        ctx.save_for_backward(by_quadratic.to(coefficients), by_logdet.to(coefficients))
+        )
+        ctx.save_for_backward(slopes.to(coefficients))
         return (residual @ alpha).to(coefficients), logdet.to(coefficients)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        by_quadratic, by_logdet = ctx.saved_tensors
+        by_quadratic, by_logdet = ctx.saved_tensors[0].unbind(dim=1)
         return gradients[1] * by_logdet - gradients[0] * by_quadratic, None, None
