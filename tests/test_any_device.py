@@ -97,6 +97,7 @@ def test_a_step_of_a_fit_tells_the_host_once(stopping, members):
         transform = ray_transform(SCAN.geometry, device=DEVICE)
         ensemble = Ensemble([SCAN] * members, config, list(range(members)), transform, DEVICE)
         ensemble.step()  # which also copies an image, for its PSNR
+        ensemble.restore({name: tensor.cpu() for name, tensor in ensemble.state().items()})  # as from a file
         before = vars(traffic).copy()
         for _ in range(10):
             ensemble.step()
