@@ -208,6 +208,6 @@ def _settings(config: RunConfig, shape: tuple[int, int]) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Of everything that decides the numbers."""
+    """List the versions of everything that decides the numbers."""
     packages = ("ct_dip", "torch", "numpy", "scipy", "astra-toolbox")
     return {"python": platform.python_version()} | {name: version(name) for name in packages}

@@ -39,7 +39,7 @@ class Discrepancy(StoppingRule):
         self.state["recent"] = torch.full((window, members), torch.inf)
 
     def update(self, step: int, misfit: Tensor, images: Tensor) -> Tensor:
-        """See `StoppingRule.update`."""
+        """Take in one iterate; see `StoppingRule.update`."""
         recent = self.state["recent"]
         recent[step % len(recent)] = misfit.detach().to(recent)
         return recent.median(dim=0).values <= self.target
@@ -65,7 +65,7 @@ class RunningVariance(StoppingRule):
         self.state["since"] = torch.zeros(members)
 
     def update(self, step: int, misfit: Tensor, images: Tensor) -> Tensor:
-        """See `StoppingRule.update`."""
+        """Take in one iterate; see `StoppingRule.update`."""
         recent, least, since = (self.state[name] for name in ("recent", "least", "since"))
         recent[step % len(recent)] = images.detach().to(recent)
         if step + 1 < len(recent):
@@ -83,5 +83,5 @@ class Budget(StoppingRule):
     name = "budget"
 
     def update(self, step: int, misfit: Tensor, images: Tensor) -> Tensor:
-        """See `StoppingRule.update`."""
+        """Take in one iterate; see `StoppingRule.update`."""
         return torch.zeros_like(misfit, dtype=torch.bool)

@@ -110,7 +110,7 @@ class EvidenceModel:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the parameters in θ."""
+        """Name the parameters in θ."""
         extra = ["log_complement"] * self._fits_complement + ["log_noise"] * self.learn_noise
         return (*self.prior.names, *extra)
 
@@ -138,7 +138,7 @@ class EvidenceModel:
         return theta[:count], complement, theta[-1] if self.learn_noise else zero
 
     def coefficients(self, theta: Tensor) -> Tensor:
-        """Of ``matrices``."""
+        """Return the coefficient of every one of ``matrices``."""
         prior, _, noise = self.split(theta)
         parts = [self.prior.coefficients(prior)]
         if self._has_complement:

@@ -88,7 +88,7 @@ class CompressionCertificate(Certificate):
 
     @property
     def regime(self) -> str:
-        """See `Certificate.regime`."""
+        """Name the inference that it certifies."""
         return "compressed"
 
     def _shortfalls(self) -> list[str]:
@@ -127,7 +127,7 @@ class IterativeCertificate(Certificate):
 
     @property
     def regime(self) -> str:
-        """See `Certificate.regime`."""
+        """Name the inference that it certifies."""
         return "iterative"
 
     def _shortfalls(self) -> list[str]:

@@ -243,7 +243,7 @@ class Compressed(WeightConditional):
         return self.measurement_noise.solve(inside) + split.solved / self.noise
 
     def update(self, residuals: Tensor) -> tuple[Tensor, Tensor | None]:
-        """See `WeightConditional.update`; no network."""
+        """Return ``Δw`` and ``Δu``, see `WeightConditional.update`; needs no pass of the network."""
         split = self._split(residuals)
         inner = solve_factored(self.factor, split.z)
         projected = (inner @ self.lower.T).to(residuals)  # Qᵀ K⁻¹ r

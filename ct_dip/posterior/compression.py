@@ -57,7 +57,7 @@ class Compression(NamedTuple):
 
 
 def empty_compression(problem: Problem) -> Compression:
-    """Of nothing: rank zero."""
+    """Return a compression of rank zero, to grow from."""
     weights = problem.jacobian.weights
     return Compression(
         RowBlocks((weights.new_zeros(0, problem.measurements),)),

@@ -84,7 +84,7 @@ class WeightConditional(Conditional):
         return images if pixels is None else images + pixels
 
     def mean(self) -> Tensor:
-        """See `Conditional.mean`."""
+        """Return x* by one update and one pass of J."""
         return self.problem.prior_mean + self.image(*self.update(self.residual))[0].double()
 
     def pixel_information(self, seed: int = 0) -> Tensor:

@@ -24,11 +24,11 @@ class Deviations(ABC):
     @property
     @abstractmethod
     def std(self) -> Tensor:
-        """See the class."""
+        """Return the standard deviation of every pixel, (pixels,)."""
 
     @abstractmethod
     def covariance(self, index: Tensor) -> Tensor:
-        """Of some pixels, (n, n), float64."""
+        """Return the covariance of some pixels, (n, n), float64."""
 
     @abstractmethod
     def draw(self, count: int, seed: int) -> Tensor:
@@ -41,7 +41,7 @@ class Deviations(ABC):
 
 
 class DenseDeviations(Deviations):
-    """Of a covariance matrix, (pixels, pixels), float64."""
+    """Deviations of a covariance matrix, (pixels, pixels), float64."""
 
     def __init__(self, matrix: Tensor) -> None:
         self.matrix = matrix

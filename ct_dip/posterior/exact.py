@@ -32,7 +32,7 @@ class LinearModel(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """Of the posterior of the O(1) image."""
+    """The two moments of the posterior of the O(1) image."""
 
     mean: Tensor  # (pixels,)
     covariance: Tensor  # (pixels, pixels)
@@ -101,7 +101,7 @@ class Exact(Conditional):
 
     @property
     def residual(self) -> Tensor:
-        """See `Conditional.residual`; in float64."""
+        """Return r in float64, (1, measurements)."""
         return self.problem.residual[None]
 
     def solve(self, residuals: Tensor) -> Tensor:
@@ -115,14 +115,14 @@ class Exact(Conditional):
         return (r / self.noise + changed @ rotation.T).to(residuals)
 
     def mean(self) -> Tensor:
-        """See `Conditional.mean`."""
+        """Return x*, (pixels,)."""
         return condition(self.model, self.theta).mean
 
     def with_pixel_variance(self, extra: Tensor) -> "Exact":
-        """See `Conditional.with_pixel_variance`."""
+        """Add independent variances of some pixels, (pixels,)."""
         more = self.model._replace(relevance=self.model.relevance + extra)
         return Exact(self.problem, more, self.theta)
 
     def pixel_information(self, seed: int = 0) -> Tensor:
-        """See `Conditional.pixel_information`; exact."""
+        """Return ``(Bᵀ K⁻¹ B)_jj`` of every pixel, exactly."""
         return whiten(self.lower, self.model.whitened.T).square().sum(dim=1)

@@ -100,7 +100,7 @@ def inference_bytes(shape: UNetShape, scan: Scan, config: InferenceConfig) -> di
 
 
 def features_digest(problem: Problem) -> str:
-    """Of everything that the features depend on."""
+    """Identify everything that the features depend on."""
     config = problem.config
     bits = f"{torch.__version__} {torch.get_num_threads()} {problem.residual.device}"
     return f"{problem.identity} {config.prior} {one_variance(config)} {bits}"

@@ -128,7 +128,7 @@ def _posterior(
     jacobian: Jacobian,
     found: Inferred,
 ) -> Posterior:
-    """In 1/mm."""
+    """Convert what was inferred to 1/mm, and choose the image that is shown."""
     linear = fit.scale * found.mean.cpu().numpy().reshape(fit.image.shape)
     mean = {"dip": fit.image, "linear": linear, "mean": (fit.image + linear) / 2}[config.image]
     stated = np.sqrt(scan.variance_or_estimate()[0])

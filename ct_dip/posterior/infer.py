@@ -96,7 +96,7 @@ def _count(freed: Tensor | None) -> int:
 
 
 def _evidence_digest(problem: Problem, seed: int) -> str:
-    """Of everything that the hyperparameters depend on."""
+    """Identify everything that the hyperparameters depend on."""
     settings = problem.config.model_dump_json(include=_SEARCHED)
     identity = f"{features_digest(problem)} {problem.fit.tv_weight!r} {settings} {seed}"
     if problem.complement is not None:
@@ -292,7 +292,7 @@ def _sampling(problem: Problem, deviations: SampledDeviations) -> dict[str, Any]
 
 
 def _digest(problem: Problem, tempered: WeightConditional) -> str:
-    """Of everything that samples depend on but their seed."""
+    """Identify everything that samples depend on but their seed."""
     identity = f"{problem_digest(problem)} {problem.config} {tempered.noise} {type(tempered).__name__}"
     digest = hashlib.sha256(identity.encode())
     for _, tensor in tempered.covariance.factors:

@@ -47,7 +47,7 @@ class Iterative(WeightConditional):
         self.worst_residual, self.unconverged, self.products = 0.0, 0, 0
 
     def with_pixel_variance(self, extra: Tensor) -> "Iterative":
-        """See `Conditional.with_pixel_variance`."""
+        """Add independent variances of some pixels, (pixels,)."""
         return Iterative(
             self.problem,
             self.covariance,
@@ -80,7 +80,7 @@ class Iterative(WeightConditional):
         return solution.x
 
     def update(self, residuals: Tensor) -> tuple[Tensor, Tensor | None]:
-        """See `WeightConditional.update`."""
+        """Solve, then return ``Δw`` and ``Δu``; see `WeightConditional.update`."""
         return self.explain(self.solve(residuals))
 
     def explain(self, solved: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -100,7 +100,7 @@ def nystrom_preconditioner(
     rank: int,
     seed: int = 0,
 ) -> Nystrom:
-    """Of K with its present hyperparameters, from ``rank`` products."""
+    """Make a preconditioner of K at its present hyperparameters from ``rank`` products."""
     like = problem.jacobian.weights
     return nystrom(
         problem.signal(covariance, pixel_variance),

@@ -57,7 +57,7 @@ class MeasurementNoise(LinearMap):
 
     @property
     def _diagonal(self) -> Tensor:
-        """Of D."""
+        """Return the diagonal of D."""
         assert self.variance is not None
         return self.variance
 
@@ -163,7 +163,7 @@ class FreedPixelNoise(MeasurementNoise):
         return factorise((lower @ lower.T).addmm_(less.T, less, alpha=-1)).lower
 
     def solve(self, v: Tensor) -> Tensor:
-        """See `MeasurementNoise.solve`."""
+        """Return ``(N + E Eᵀ)⁻¹ v``, (n, measurements) → the same."""
         solved = self.base.solve(v)
         weights = solve_factored(self.inner, (v @ self.solved.to(v).T).double())
         self.worst_residual, self.converged = self.base.worst_residual, self.base.converged
@@ -171,6 +171,6 @@ class FreedPixelNoise(MeasurementNoise):
 
     @cached_property
     def log_det(self) -> Estimate:
-        """See `MeasurementNoise.log_det`."""
+        """Return ``log|N + E Eᵀ|``, with its standard error."""
         value, error = self.base.log_det
         return Estimate(value + 2 * self.inner.diagonal().log().sum(), error)

@@ -191,7 +191,7 @@ def problem_digest(problem: Problem) -> str:
 
 
 def fit_digest(fit: DipFit) -> str:
-    """Of the network, its weights and its input."""
+    """Return a digest of the network, its weights and its input."""
     digest = hashlib.sha256(f"{fit.shape} {fit.scale}".encode())
     for tensor in (*fit.weights.values(), fit.network_input):
         digest.update(tensor.cpu().numpy().tobytes())

@@ -182,7 +182,7 @@ def _exceedance(estimate: Estimate, above: float, n: int) -> tuple[float, float]
 
 
 def _empirical(values: Floats, level: float) -> Estimate:
-    """Of any number, from its samples alone."""
+    """Estimate a number of any distribution from its samples alone."""
     n, tail = len(values), (1 - level) / 2
     # A sample quantile is uncertain by the binomial deviation of its rank.
     rank_deviation = math.sqrt(tail * (1 - tail) / n)

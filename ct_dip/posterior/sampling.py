@@ -96,11 +96,11 @@ class SampledDeviations(Deviations):
 
     @property
     def std(self) -> Tensor:
-        """See the class."""
+        """Return the standard deviation of every pixel."""
         return self._std
 
     def covariance(self, index: Tensor) -> Tensor:
-        """From all samples at once, or in closed form."""
+        """Return the covariance of some pixels from all samples at once, or in closed form."""
         if self.closed is not None:
             matrix = self.closed.pixel_covariance(index)
             matrix.diagonal().add_(self.floor)

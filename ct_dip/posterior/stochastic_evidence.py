@@ -78,7 +78,7 @@ class StochasticEvidence:
         self.products, self.worst_residual, self.unconverged = 0, 0.0, 0
 
     def solver(self, theta: Tensor, renew: bool = False) -> Iterative:
-        """Of K(θ), with a preconditioner of this θ or of one not long ago."""
+        """Return a solver of K(θ), with a preconditioner of this θ or of one not long ago."""
         prior, _, log_noise = self.model.split(theta)
         covariance, pixels = self.problem.prior.covariance(prior), self.pixel_variance(theta)
         noise = float(log_noise.exp())
@@ -110,7 +110,7 @@ class StochasticEvidence:
         return float(self.model.complement_factor(theta)) * complement.variance
 
     def gradient(self, theta: Tensor) -> Gradient:
-        """Of ``log p(y | θ) + log p(θ)``."""
+        """Estimate the gradient of ``log p(y | θ) + log p(θ)``."""
         solver = self.solver(theta)
         residuals = torch.cat([self.problem.residual[None].to(self.probes), self.probes])
         solved = solver.solve(residuals, self._start)

@@ -78,7 +78,7 @@ def _local_mean(x: Tensor) -> Tensor:
 
 
 def white_complement(pixels: int, device: torch.device | None = None) -> Complement:
-    """See the module."""
+    """Return ``τ²`` everywhere, with its hyperprior."""
     variance = torch.full((pixels,), _WHITE_VARIANCE, dtype=torch.float64, device=device)
     return Complement(variance, _WHITE_DEVIATION, False)
 

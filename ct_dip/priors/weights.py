@@ -123,7 +123,7 @@ class BlockPrior(WeightPrior):
         return torch.tensordot(self.block_coefficients(theta, block), pairs, 1)
 
     def covariance(self, theta: Tensor) -> WeightCovariance:
-        """See `WeightPrior.covariance`."""
+        """Return ``Σ(θ)``."""
         return WeightCovariance(
             [
                 (
@@ -181,11 +181,11 @@ class OneVariancePrior(WeightPrior):
         return theta.exp()
 
     def covariance(self, theta: Tensor) -> WeightCovariance:
-        """See `WeightPrior.covariance`."""
+        """Return ``Σ(θ)``."""
         return self.base.scaled(float(theta[0].exp()))
 
     def weight_norm(self, theta: Tensor) -> Tensor:
-        """See `WeightPrior.weight_norm`."""
+        """Return ``w̃ᵀ Σ⁻¹ w̃``."""
         return self.norm / theta[0].exp()
 
 

@@ -53,7 +53,7 @@ class _Evaluation(NamedTuple):
         return {_ALL: self.seen} | ({_NEAR: self.near} if part else {})
 
     def quantile_band(self, mask: Bools) -> Band:
-        """Of the points of `quantile_pairs` inside the mask."""
+        """Return the band of the points of `quantile_pairs` inside the mask."""
 
         def observed(truth: Floats) -> Floats:
             return quantile_pairs(standardised(truth, self.mean, self.std, mask)).observed

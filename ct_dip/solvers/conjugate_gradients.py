@@ -206,5 +206,5 @@ def _check(b: Tensor, x0: Tensor | None, tolerance: float, max_iterations: int) 
 
 
 def _norm(vectors: Tensor) -> Tensor:
-    """Of every row."""
+    """Return the 2-norm of every row."""
     return torch.linalg.vector_norm(vectors, dim=1)
