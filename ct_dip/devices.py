@@ -29,6 +29,13 @@ def pick_device(name: str = "auto") -> "torch.device":
     return device
 
 
+def free_memory(device: "torch.device") -> int | None:
+    """Return the free bytes of a device with a memory of its own; ``None`` if it does not say."""
+    import torch
+
+    return int(torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else None
+
+
 def pick_threads(threads: int | None, shape: tuple[int, int]) -> int:
     """Return how many threads torch works with: as many as asked for, else one for images below 128².
 

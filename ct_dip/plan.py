@@ -11,6 +11,7 @@ import torch
 from ct_dip import memory
 from ct_dip.config import RunConfig
 from ct_dip.data.scan import Scan
+from ct_dip.devices import free_memory, pick_device
 from ct_dip.dip.ensemble import Ensemble
 from ct_dip.dip.fit import fit_bytes
 from ct_dip.dip.presets import resolve, unet_shape
@@ -112,7 +113,8 @@ def plan_run(scan: Scan, config: RunConfig, *, budget: int, measure: bool = Fals
         )
     regime, inference = "", None
     if config.method == "lin-dip":
-        inference = plan_regime(shape, scan, config.inference, budget - held)
+        device_memory = free_memory(pick_device(config.device))
+        inference = plan_regime(shape, scan, config.inference, budget - held, device_memory)
         regime = inference.regime
         stages += [
             StagePlan(name=name, bytes=held + size, passes=inference.passes.get(name, 0))

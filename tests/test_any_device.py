@@ -181,3 +181,23 @@ def test_the_jacobian_of_any_network_works_there():
         adjoint = jacobian.T.dense(device=DEVICE).cpu()
     torch.testing.assert_close(found, expected)
     torch.testing.assert_close(adjoint.T, expected)
+
+
+def test_features_stay_on_the_host_where_the_device_has_no_room_for_them(monkeypatch):
+    """The plan says so, the blocks are there, and the numbers are the same."""
+    from ct_dip.plan import plan_run
+    from ct_dip.posterior import compressed_fit
+
+    settings = {"inference__regime": "compressed", "inference__samples": 20, "inference__starts": 1}
+    expected = reconstruct(SCAN, configure("lin-dip", "cpu", **settings))
+    kept = []
+    grow = compressed_fit.extend
+    monkeypatch.setattr(compressed_fit, "extend", lambda *a, **k: kept.append(grow(*a, **k)) or kept[-1])
+    monkeypatch.setattr("ct_dip.plan.free_memory", lambda device: 1)
+    with pretend_device():
+        assert plan_run(SCAN, configure("lin-dip", **settings), budget=2**34).inference.features_on_host
+        result = reconstruct(SCAN, configure("lin-dip", **settings))
+        features, basis = kept[-1].features, kept[-1].basis
+        assert all(block.is_cpu for block in features.blocks)
+        assert features.device == basis.blocks[-1].device == DEVICE
+    close(result, expected)

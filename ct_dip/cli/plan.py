@@ -99,6 +99,8 @@ def summary(plan: "Plan") -> dict[str, str]:
     if plan.bytes > plan.budget:
         verdict += f": it does NOT fit; {plan.advice}"
     lines["memory"] = verdict
+    if plan.inference is not None and plan.inference.features_on_host:
+        lines["features"] = "kept in the host's memory: the device has too little"
     if plan.seconds is not None:
         lines["time"] = f"about {format_duration(plan.seconds)} in all, at most"
     return lines

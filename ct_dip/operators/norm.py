@@ -1,4 +1,4 @@
-"""Sizes of a linear map: its largest singular value and its typical column."""
+"""The size of a linear map's typical column."""
 
 import math
 
@@ -8,34 +8,6 @@ from torch import Tensor
 from ct_dip.operators.linear_map import LinearMap
 
 _TOGETHER = 16  # probes that are projected at once
-
-
-def operator_norm(
-    linear_map: LinearMap,
-    *,
-    tolerance: float = 1e-4,
-    max_iterations: int = 500,
-    seed: int = 0,
-    dtype: torch.dtype = torch.float32,
-    device: torch.device | None = None,
-) -> float:
-    """``‖A‖₂`` by power iteration on ``AᵀA``.
-
-    ``‖Av‖/‖v‖`` never exceeds the norm and grows with every step, so this is a lower bound that
-    is reached to about ``tolerance``: the iteration stops when a step gains relatively less than a
-    tenth of it.
-    """
-    generator = torch.Generator().manual_seed(seed)
-    v = torch.randn(linear_map.domain_shape, generator=generator, dtype=dtype).to(device)
-    norm = 0.0
-    for _ in range(max_iterations):
-        v = v / torch.linalg.vector_norm(v)
-        image = linear_map(v)
-        previous, norm = norm, float(torch.linalg.vector_norm(image))
-        if norm == 0 or norm - previous <= 0.1 * tolerance * norm:
-            break
-        v = linear_map.T(image)
-    return norm
 
 
 def rms_column_norm(linear_map: LinearMap, row_weights: Tensor, *, probes: int = 8, seed: int = 0) -> float:

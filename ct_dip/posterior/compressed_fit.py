@@ -90,6 +90,7 @@ def fit_compressed(
     *,
     tolerance: float,
     max_rank: int,
+    features_on_host: bool = False,
     starts: int = 3,
     seed: int = 0,
     deadline: float | None = None,
@@ -133,7 +134,8 @@ def fit_compressed(
         )
 
     first = min(max_rank, _FIRST_RANK)
-    compression = grow(empty_compression(problem), problem.prior.start, _LOOSE, 0, first)
+    start = empty_compression(problem, features_on_host=features_on_host)
+    compression = grow(start, problem.prior.start, _LOOSE, 0, first)
 
     def fit(
         compression: Compression, leading_signals: Tensor | None, before: Kept | None, number: int

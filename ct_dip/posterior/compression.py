@@ -56,12 +56,17 @@ class Compression(NamedTuple):
         return len(self.basis)
 
 
-def empty_compression(problem: Problem) -> Compression:
-    """Return a compression of rank zero, to grow from."""
+def empty_compression(problem: Problem, *, features_on_host: bool = False) -> Compression:
+    """Return a compression of rank zero, to grow from.
+
+    Args:
+        features_on_host: keep F in the host's memory, for a device that has no room for it.
+    """
     weights = problem.jacobian.weights
+    none = weights.new_zeros(0, len(weights))
     return Compression(
         RowBlocks((weights.new_zeros(0, problem.measurements),)),
-        RowBlocks((weights.new_zeros(0, len(weights)),)),
+        RowBlocks((none.cpu() if features_on_host else none,), weights.device),
         float("inf"),
         0.0,
         0,
@@ -165,8 +170,9 @@ def from_state(state: Mapping[str, Tensor], before: Compression) -> Compression:
         for number, key in enumerate(new, first):
             if key != f"{name}{number:05d}":
                 raise InputError(f"there is {key!r} where block {number} belongs")
-            blocks.append(take(state, key, (None, old.length), old.blocks[0].dtype).to(old.device))
-        return RowBlocks(tuple(blocks))
+            block = take(state, key, (None, old.length), old.blocks[0].dtype)
+            blocks.append(block.to(old.blocks[0].device))
+        return RowBlocks(tuple(blocks), old.used_on)
 
     compression = Compression(
         rows("basis-", before.basis),

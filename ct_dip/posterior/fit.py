@@ -12,6 +12,7 @@ from ct_dip import memory
 from ct_dip.arrays import Floats
 from ct_dip.config import InferenceConfig
 from ct_dip.data.scan import Scan
+from ct_dip.devices import free_memory
 from ct_dip.dip.ensemble import DipFit
 from ct_dip.dip.presets import MEDIUM
 from ct_dip.errors import InputError
@@ -65,7 +66,7 @@ def fit_posterior(
     validate_time_budget(budget_minutes)
     if plan is None:
         budget = memory.memory_budget(memory_budget)
-        plan = plan_regime(fit.shape, scan, config, budget)
+        plan = plan_regime(fit.shape, scan, config, budget, free_memory(torch.device(device)))
         memory.require(
             max(plan.bytes.values()),
             budget,
@@ -94,7 +95,13 @@ def fit_posterior(
     if plan.regime == "exact":
         found = infer_exact(problem, **common)
     elif plan.regime == "compressed":
-        found = infer_compressed(problem, max_rank=plan.max_rank, deadline=deadline, **common)
+        found = infer_compressed(
+            problem,
+            max_rank=plan.max_rank,
+            features_on_host=plan.features_on_host,
+            deadline=deadline,
+            **common,
+        )
     else:
         found = infer_iterative(problem, deadline=deadline, **common)
     return _posterior(fit, scan, config, transform, jacobian, found)

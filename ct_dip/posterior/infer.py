@@ -109,6 +109,7 @@ def infer_compressed(
     problem: Problem,
     *,
     max_rank: int,
+    features_on_host: bool = False,
     seed: int = 0,
     deadline: float | None = None,
     folder: Path | None = None,
@@ -118,6 +119,7 @@ def infer_compressed(
 
     Args:
         max_rank: of the basis, that memory allows.
+        features_on_host: whether the features stay in the host's memory.
         deadline: of ``time.monotonic``; samples end there, and the compression at half of the time.
         folder: where features and samples are kept while they are made.
     """
@@ -127,6 +129,7 @@ def infer_compressed(
         problem,
         tolerance=config.compression,
         max_rank=max_rank,
+        features_on_host=features_on_host,
         starts=config.starts,
         seed=seed,
         deadline=None if deadline is None else (time.monotonic() + deadline) / 2,

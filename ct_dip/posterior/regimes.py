@@ -27,26 +27,38 @@ class RegimePlan(NamedTuple):
         bytes: of every stage.
         passes: through the network, of every stage; of a compression's rank only a guess is known before.
         max_rank: of a compression, that the budget allows.
+        features_on_host: whether a compression's features stay in the host's memory, since the device has too
+            little.
     """
 
     regime: str
     bytes: dict[str, int]
     passes: dict[str, int]
     max_rank: int
+    features_on_host: bool = False
 
 
-def plan_regime(shape: UNetShape, scan: Scan, config: InferenceConfig, budget: int) -> RegimePlan:
+def plan_regime(
+    shape: UNetShape,
+    scan: Scan,
+    config: InferenceConfig,
+    budget: int,
+    device_memory: int | None = None,
+) -> RegimePlan:
     """The regime that the configuration asks for, or the cheaper of exact and compressed that fits.
 
     Whether even that fits is for the caller to see.
 
     Args:
         budget: bytes that inference may take; a compression may grow as far as they allow.
+        device_memory: bytes that are free on a device with a memory of its own.
 
     Raises:
         InputError: the regime cannot do what the configuration asks for.
     """
     plan = _pick_regime(shape, scan, config, budget)
+    if device_memory is not None and plan.regime == "compressed":
+        plan = plan._replace(features_on_host=max(plan.bytes.values()) > device_memory)
     config.resolved().model_copy(update={"regime": plan.regime}).checked_regime()
     return plan
 
