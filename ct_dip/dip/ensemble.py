@@ -230,17 +230,17 @@ class Ensemble:
             flat = self.adam.weights[i].clone().requires_grad_()
             loss, (misfit, image) = self.loss(flat, z[i], *(t[i] for t in target))
             (gradient,) = torch.autograd.grad(loss, flat)
-            found = [gradient[None], loss.detach()[None], misfit.detach()[None], image.detach()[None]]
+            outputs = [gradient[None], loss.detach()[None], misfit.detach()[None], image.detach()[None]]
         else:
             active = numbers.to(self.device)
             rows = (self.adam.weights[active], z[active], *(t[active] for t in target))
             gradients, (losses, (misfits, images)) = vmap(grad_and_value(self.loss, has_aux=True))(*rows)
-            found = [gradients, losses, misfits, images]
+            outputs = [gradients, losses, misfits, images]
         if len(numbers) < len(self.scans):
-            for place, (values, empty) in enumerate(zip(found, (0.0, *[torch.nan] * 3), strict=True)):
-                found[place] = values.new_full((len(self.scans), *values.shape[1:]), empty)
-                found[place][active] = values
-        return found[0], found[1], found[2], found[3]
+            for place, (values, empty) in enumerate(zip(outputs, (0.0, *[torch.nan] * 3), strict=True)):
+                outputs[place] = values.new_full((len(self.scans), *values.shape[1:]), empty)
+                outputs[place][active] = values
+        return outputs[0], outputs[1], outputs[2], outputs[3]
 
     def _record(self, loss: Tensor, misfit: Tensor, images: Tensor) -> None:
         step, quality = self.adam.steps, self.traces["psnr"]

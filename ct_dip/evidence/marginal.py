@@ -115,16 +115,16 @@ class CovarianceSum:
         Args:
             tiles: of every X, ``X[rows, : end of rows]`` for the rows that are asked for.
         """
-        found = self.packed.new_zeros(len(self.packed), len(tiles))
+        traces = self.packed.new_zeros(len(self.packed), len(tiles))
         first = 0
         for rows in self._rows:
             own = self.packed[:, first : first + (rows.stop - rows.start) * rows.stop]
             first += own.shape[1]
-            for column, tile_of in zip(found.T, tiles, strict=True):
+            for column, tile_of in zip(traces.T, tiles, strict=True):
                 tile = tile_of(rows).clone()
                 tile[:, : rows.start] *= 2  # which stands for what is on the other side of the diagonal
                 column += own @ tile.flatten()
-        return found
+        return traces
 
     def terms(self, coefficients: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
         """``(rᵀK⁻¹r, log|K|)``, differentiable in the coefficients."""

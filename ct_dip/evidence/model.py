@@ -162,10 +162,12 @@ class EvidenceModel:
             misfit = self.residual_at_fit.square().sum() / noise.exp()
             quadratic = misfit + self.prior.weight_norm(prior)
         count = len(self.residual) + self.noise_only.dimensions
-        found = -0.5 * (quadratic + logdet + count * math.log(2 * math.pi)) - self.log_noise
+        log_evidence = -0.5 * (quadratic + logdet + count * math.log(2 * math.pi)) - self.log_noise
         if self.noise_only.correction is None:
-            return found
-        return found + self.noise_only.correction.log_evidence(self.prior.coefficients(prior)[0], noise.exp())
+            return log_evidence
+        return log_evidence + self.noise_only.correction.log_evidence(
+            self.prior.coefficients(prior)[0], noise.exp()
+        )
 
     def log_hyperprior(self, theta: Tensor) -> Tensor:
         """``log p(θ)`` up to a constant."""

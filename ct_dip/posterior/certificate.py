@@ -37,19 +37,19 @@ class Certificate(ABC):
 
     def warnings(self) -> list[str]:
         """One sentence for everything that a user should know before trusting the result."""
-        found = []
+        sentences = []
         if not self.converged:
             reasons = self._shortfalls() or [f"a solve ended at a relative residual of {self.residual:.2g}"]
-            found.append(
+            sentences.append(
                 f"the {self.regime} inference did NOT reach what it was asked for: {'; '.join(reasons)}"
             )
         if self.samples < self.samples_asked:
             known_to = f", so error bars are known to {(2 * self.samples) ** -0.5:.0%}"
-            found.append(
+            sentences.append(
                 f"there was time for {self.samples} of {self.samples_asked} samples"
                 f"{'' if self.closed_form else known_to}; raise the time budget (--budget-minutes) for more"
             )
-        return found
+        return sentences
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for result files."""

@@ -144,57 +144,55 @@ def fit_compressed(
         with progress.stage("feature statistics"):
             signals = feature_signals(problem, compression, leading_signals)
         del leading_signals
-        found = _fit(problem, compression, signals, variances, starts, seed, number, before, progress)
+        uncorrected = _fit(problem, compression, signals, variances, starts, seed, number, before, progress)
         if len(signals) > 1 or problem.config.objective == "fit":  # of which less is known
-            return found
+            return uncorrected
         passes += CORRECTION_PASSES
-        return _with_correction(problem, found, seed + number, progress)
+        return _with_correction(problem, uncorrected, seed + number, progress)
 
-    found = fit(compression, None, None, 0)
+    latest = fit(compression, None, None, 0)
     for number in range(1, _ROUNDS + 1):
-        prior, _, noise = found.model.split(found.evidence.theta)
+        prior, _, noise = latest.model.split(latest.evidence.theta)
         # Probes look whether the basis still holds; the last time nothing else is done.
-        limit = max_rank if number < _ROUNDS else found.compression.rank
-        compression = grow(found.compression, prior, math.exp(float(noise)), number, limit)
-        if compression.rank == found.compression.rank:
+        limit = max_rank if number < _ROUNDS else latest.compression.rank
+        compression = grow(latest.compression, prior, math.exp(float(noise)), number, limit)
+        if compression.rank == latest.compression.rank:
             break
-        before, leading_signals = found.kept(), [found.signals]
-        del found  # with the matrices of its search
-        found = fit(compression, leading_signals.pop(), before, number)
-    return found._replace(compression=compression, passes=passes)
+        before, leading_signals = latest.kept(), [latest.signals]
+        del latest  # with the matrices of its search
+        latest = fit(compression, leading_signals.pop(), before, number)
+    return latest._replace(compression=compression, passes=passes)
 
 
-def _with_correction(problem: Problem, found: CompressedFit, seed: int, progress: Progress) -> CompressedFit:
+def _with_correction(problem: Problem, fit: CompressedFit, seed: int, progress: Progress) -> CompressedFit:
     """Hyperparameters of the whole model, nearly: with what signals outside of the basis do to the evidence.
 
     The evidence itself stays that of the compressed model, at these hyperparameters.
     """
-    prior, _, _ = found.model.split(found.evidence.theta)
-    scale = float(found.model.prior.coefficients(prior)[0])
+    prior, _, _ = fit.model.split(fit.evidence.theta)
+    scale = float(fit.model.prior.coefficients(prior)[0])
     with progress.stage("signals outside of the basis"):
-        correction = truncation_correction(found.posterior(problem), scale, seed + _CORRECTION_SEED)
+        correction = truncation_correction(fit.posterior(problem), scale, seed + _CORRECTION_SEED)
     if correction is None:
-        return found
-    model = dataclasses.replace(
-        found.model, noise_only=found.model.noise_only._replace(correction=correction)
-    )
+        return fit
+    model = dataclasses.replace(fit.model, noise_only=fit.model.noise_only._replace(correction=correction))
     try:
-        evidence = fit_evidence(model, starts=1, first=found.evidence.theta, seed=seed, progress=progress)
+        evidence = fit_evidence(model, starts=1, first=fit.evidence.theta, seed=seed, progress=progress)
     except CtDipError:  # somewhere on its way; the search without has an end
-        return found
-    change = evidence.theta - found.evidence.theta
+        return fit
+    change = evidence.theta - fit.evidence.theta
     if float(change.abs().max()) > _CORRECTION_STEP:
-        return found
+        return fit
     moved = dataclasses.replace(
-        found.evidence,
+        fit.evidence,
         theta=evidence.theta,
-        objective=float(found.model.objective(evidence.theta)),
-        evidence=float(found.model.log_evidence(evidence.theta)),
-        converged=found.evidence.converged and evidence.converged,
+        objective=float(fit.model.objective(evidence.theta)),
+        evidence=float(fit.model.log_evidence(evidence.theta)),
+        converged=fit.evidence.converged and evidence.converged,
         at_bound=evidence.at_bound,
-        jitter=max(found.evidence.jitter, evidence.jitter),
+        jitter=max(fit.evidence.jitter, evidence.jitter),
     )
-    return found._replace(evidence=moved, change=change.tolist())
+    return fit._replace(evidence=moved, change=change.tolist())
 
 
 def _fit(
@@ -235,12 +233,12 @@ def _fit(
     deviation = complement.deviation
 
     def loss(log_ratio: float) -> float:
-        found = at(math.exp(log_ratio), 1)
-        _, _, noise = found.model.split(found.evidence.theta)
+        fit = at(math.exp(log_ratio), 1)
+        _, _, noise = fit.model.split(fit.evidence.theta)
         penalty = 0.0
         if problem.config.hyperprior != "none":
             penalty = 0.5 * ((log_ratio + float(noise)) / deviation) ** 2
-        return penalty - found.evidence.objective
+        return penalty - fit.evidence.objective
 
     best = minimize_scalar(
         loss,

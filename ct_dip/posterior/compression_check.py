@@ -148,10 +148,10 @@ def log_det_beyond(compressed: Compressed, seed: int = 0) -> tuple[float, float]
     absurd.
     """
     trace, squares, error = _moments_beyond(compressed, seed)
-    found = trace - squares / 2
+    difference = trace - squares / 2
     if trace > 0 and squares > 0:
-        found = trace**2 / squares * math.log1p(squares / trace)
-    return found, error + abs(trace - found)
+        difference = trace**2 / squares * math.log1p(squares / trace)
+    return difference, error + abs(trace - difference)
 
 
 def _moments_beyond(compressed: Compressed, seed: int) -> tuple[float, float, float]:

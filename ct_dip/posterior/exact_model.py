@@ -36,16 +36,16 @@ def linear_model(
         run_folder: where the features are kept for another run with the same fit.
     """
     config, jacobian, progress = problem.config, problem.jacobian, progress or Progress()
-    found = stage_result(
+    features = stage_result(
         run_folder,
         FEATURES,
         features_digest(problem),
         lambda: _features(problem, progress),
         lambda state: _check_features(state, jacobian, config),
     )
-    grams = found["grams"]
+    grams = features["grams"]
     if config.prior == "g":  # whose scales are exact here, not estimated
-        problem = dataclasses.replace(problem, prior=weight_prior(config, jacobian, found["scales"]))
+        problem = dataclasses.replace(problem, prior=weight_prior(config, jacobian, features["scales"]))
     variances = None
     if config.hyperprior == "tv-predcp":
         variances = difference_variances(grams, jacobian.range_shape)

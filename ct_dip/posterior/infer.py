@@ -52,7 +52,7 @@ def infer_exact(
     """
     progress, config = progress or Progress(), problem.config
     model = linear_model(problem, progress, folder)
-    found = evidence_stage(
+    evidence = evidence_stage(
         model.evidence,
         folder,
         _evidence_digest(problem, seed),
@@ -61,25 +61,25 @@ def infer_exact(
         progress=progress,
     )
     with progress.stage("posterior"):
-        freed = _freed(Exact(problem, model, found.theta), seed) if config.relevance else None
+        freed = _freed(Exact(problem, model, evidence.theta), seed) if config.relevance else None
         if freed is not None:
             model = model._replace(relevance=freed)
-        points = found.theta[None]
+        points = evidence.theta[None]
         if config.integrate == "laplace":
-            points = hyperparameter_points(model.evidence, found)
+            points = hyperparameter_points(model.evidence, evidence)
         moments = condition_over(model, points)
         if config.temper != 1:
             moments = moments._replace(covariance=condition_over(model, points, config.temper).covariance)
-        _, _, noise = model.evidence.split(found.theta)
+        _, _, noise = model.evidence.split(evidence.theta)
         return Inferred(
-            evidence=found,
+            evidence=evidence,
             noise=math.exp(float(noise)),
             mean=moments.mean,
             deviations=DenseDeviations(moments.covariance),
             sinogram_variance=(model.design @ moments.covariance * model.design).sum(dim=1),
-            effective_dimension=model.evidence.effective_dimension(found.theta),
+            effective_dimension=model.evidence.effective_dimension(evidence.theta),
             freed_pixels=_count(freed),
-            jitter=max(found.jitter, moments.jitter),
+            jitter=max(evidence.jitter, moments.jitter),
             certificate=None,
             extra={},
         )
@@ -125,7 +125,7 @@ def infer_compressed(
     """
     progress, config = progress or Progress(), problem.config
     assert config.compression is not None
-    found = fit_compressed(
+    fit = fit_compressed(
         problem,
         tolerance=config.compression,
         max_rank=max_rank,
@@ -136,11 +136,11 @@ def infer_compressed(
         folder=folder,
         progress=progress,
     )
-    evidence, rounds, ratio = found.evidence, found.rounds, found.ratio
-    passes, change = found.passes, found.change
-    effective_dimension = found.model.effective_dimension(evidence.theta)
-    posterior = of_evidence = found.posterior(problem)
-    del found  # with the matrices of the search
+    evidence, rounds, ratio = fit.evidence, fit.rounds, fit.ratio
+    passes, change = fit.passes, fit.change
+    effective_dimension = fit.model.effective_dimension(evidence.theta)
+    posterior = of_evidence = fit.posterior(problem)
+    del fit  # with the matrices of the search
     compression, base, noise = posterior.compression, posterior.measurement_noise, posterior.noise
     with progress.stage("posterior"):
         freed = _freed(posterior, seed) if config.relevance else None
@@ -209,9 +209,9 @@ def infer_iterative(
         rank=config.preconditioner_rank,
         seed=seed,
     )
-    found = fit_stochastic(evidence, progress=progress)
+    fit = fit_stochastic(evidence, progress=progress)
     with progress.stage("posterior"):
-        posterior = evidence.solver(found.evidence.theta, renew=True)
+        posterior = evidence.solver(fit.evidence.theta, renew=True)
         freed = _freed(posterior, seed) if config.relevance else None
         if freed is not None:
             posterior = posterior.with_pixel_variance(freed)
@@ -227,23 +227,23 @@ def infer_iterative(
     deviations, variance = _deviations(problem, tempered, seed, False, deadline, folder, progress)
     solvers = (posterior, tempered)
     certificate = IterativeCertificate(
-        evidence_error=found.log_det_error,
-        gradient=found.gradient.value.tolist(),
-        gradient_error=found.gradient.standard_error.tolist(),
-        residual=max(found.worst_residual, *(s.worst_residual for s in solvers)),
+        evidence_error=fit.log_det_error,
+        gradient=fit.gradient.value.tolist(),
+        gradient_error=fit.gradient.standard_error.tolist(),
+        residual=max(fit.worst_residual, *(s.worst_residual for s in solvers)),
         tolerance=config.tolerance,
         passes=2 * (evidence.products + sum(s.products for s in solvers)),
-        converged=found.unconverged + sum(s.unconverged for s in solvers) == 0,
+        converged=fit.unconverged + sum(s.unconverged for s in solvers) == 0,
         **_sampling(problem, deviations),
     )
-    values = dict(zip(found.model.names, found.evidence.theta.tolist(), strict=True))
+    values = dict(zip(fit.model.names, fit.evidence.theta.tolist(), strict=True))
     return Inferred(
-        evidence=found.evidence,
+        evidence=fit.evidence,
         noise=posterior.noise,
         mean=mean,
         deviations=deviations,
         sinogram_variance=variance,
-        effective_dimension=evidence.effective_dimension(found.evidence.theta),
+        effective_dimension=evidence.effective_dimension(fit.evidence.theta),
         freed_pixels=_count(freed),
         jitter=0.0,
         certificate=certificate,

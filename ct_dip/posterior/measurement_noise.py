@@ -94,12 +94,12 @@ class MeasurementNoise(LinearMap):
             return v
         if self.factorised:
             return self._solve_dense(v.double()).to(v.dtype)
-        found = []
+        solved = []
         for part in torch.split(v, CHUNK):
             solution = conjugate_gradients(self, part, tolerance=_TOLERANCE, max_iterations=300)
             self._remember(float(solution.residuals.max()), bool(solution.converged.all()))
-            found.append(solution.x)
-        return torch.cat(found)
+            solved.append(solution.x)
+        return torch.cat(solved)
 
     def _solve_dense(self, v: Tensor) -> Tensor:
         if self.by_pixels:

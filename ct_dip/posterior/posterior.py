@@ -84,8 +84,8 @@ class Posterior:
         return None if error is None else self._image(error)
 
     def _image(self, values: Tensor) -> Floats:
-        found: Floats = self.scale * values.double().cpu().numpy().reshape(-1, *self.mean.shape)
-        return found[0] if values.ndim == 1 else found
+        images: Floats = self.scale * values.double().cpu().numpy().reshape(-1, *self.mean.shape)
+        return images[0] if values.ndim == 1 else images
 
     def covariance(self, patch: int | None = None) -> list[Patch]:
         """Covariances of the patches that tile the image, at most ``patch`` pixels wide; one if ``None``."""

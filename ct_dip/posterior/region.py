@@ -177,8 +177,8 @@ def _exceedance(estimate: Estimate, above: float, n: int) -> tuple[float, float]
     if estimate.std == 0:
         return float(estimate.mean > above), 0.0
     z, error = (estimate.mean - above) / estimate.std, 1 / math.sqrt(2 * n)
-    narrow, found, wide = stdtr(n, [z * (1 + error), z, z / (1 + error)]).tolist()
-    return found, abs(narrow - wide) / 2
+    narrow, probability, wide = stdtr(n, [z * (1 + error), z, z / (1 + error)]).tolist()
+    return probability, abs(narrow - wide) / 2
 
 
 def _empirical(values: Floats, level: float) -> Estimate:

@@ -42,7 +42,7 @@ def draw_samples(
             if late and number * _CHUNK >= LEAST:
                 break
             size = min(_CHUNK, count - number * _CHUNK)
-            found = stage_result(
+            chunk = stage_result(
                 folder,
                 f"samples-{number:03d}.npz",
                 f"{digest} {seed} {size}",
@@ -51,7 +51,7 @@ def draw_samples(
                 },
                 lambda state, size=size: {"samples": take(state, "samples", (size, pixels), like.dtype)},  # type: ignore[misc]
             )
-            chunks.append(found["samples"].to(like.device))
+            chunks.append(chunk["samples"].to(like.device))
             stage.update(number * _CHUNK + size)
     return torch.cat(chunks)
 

@@ -144,7 +144,7 @@ class StochasticEvidence:
         solver = self.solver(theta, renew=True)
         residual = self.problem.residual
         quadratic = float(residual @ solver.solve(residual[None].to(self.probes))[0].double())
-        found = log_det(
+        log_determinant = log_det(
             solver.operator,
             self.problem.measurements,
             preconditioner=solver.preconditioner,  # type: ignore[arg-type]
@@ -156,8 +156,8 @@ class StochasticEvidence:
         )
         self.products += solver.products + _LANCZOS_STEPS * len(self.probes)
         constant = self.problem.measurements * math.log(2 * math.pi)
-        value = -0.5 * (quadratic + found.value + constant) - self.problem.log_noise
-        return Estimate(value, 0.5 * found.standard_error)
+        value = -0.5 * (quadratic + log_determinant.value + constant) - self.problem.log_noise
+        return Estimate(value, 0.5 * log_determinant.standard_error)
 
     def _forms(self, f: Tensor, g: Tensor, x: Tensor, y: Tensor, u: Tensor, v: Tensor) -> Tensor:
         """``uᵀ Y_t v`` of every term, (n, terms), of u, v pulled to weights as f, g and to pixels as x, y."""
@@ -191,26 +191,28 @@ def fit_stochastic(
     model = evidence.model
     lower, upper = model.bounds
     theta = model.start.clone()
-    found = evidence.gradient(theta)
-    inverse = torch.eye(len(theta), dtype=torch.float64) * (_REACH / float(found.value.abs().max() + 1e-12))
-    trace = [float(found.value.norm())]
+    gradient = evidence.gradient(theta)
+    inverse = torch.eye(len(theta), dtype=torch.float64) * (
+        _REACH / float(gradient.value.abs().max() + 1e-12)
+    )
+    trace = [float(gradient.value.norm())]
     with (progress or Progress()).stage("evidence", steps) as stage:
         for step in range(steps):
-            size = _in_errors(found, theta, lower, upper)
+            size = _in_errors(gradient, theta, lower, upper)
             stage.update(step + 1, gradient=trace[-1], in_errors=size)
             if size <= _ENOUGH:
                 break
-            move = inverse @ found.value
+            move = inverse @ gradient.value
             move = move * min(1.0, _REACH / float(move.abs().max()))
             new = (theta + move).clamp(lower, upper)
             after = evidence.gradient(new)
-            inverse = _updated(inverse, new - theta, found.value - after.value)
-            theta, found = new, after
-            trace.append(float(found.value.norm()))
+            inverse = _updated(inverse, new - theta, gradient.value - after.value)
+            theta, gradient = new, after
+            trace.append(float(gradient.value.norm()))
         at = theta
         value = evidence.log_evidence(at)
     edge = (at <= lower + 1e-6) | (at >= upper - 1e-6)
-    converged = _in_errors(found, at, lower, upper) <= 1
+    converged = _in_errors(gradient, at, lower, upper) <= 1
     fit = EvidenceFit(
         theta=at,
         names=model.names,
@@ -227,7 +229,7 @@ def fit_stochastic(
         evidence=fit,
         model=model,
         log_det_error=float(value.standard_error),
-        gradient=found,
+        gradient=gradient,
         products=evidence.products,
         worst_residual=evidence.worst_residual,
         unconverged=evidence.unconverged,

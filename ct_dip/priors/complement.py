@@ -99,8 +99,7 @@ def published_floor(whitened: LinearMap, device: torch.device | None = None) -> 
     def normal(x: Floats) -> Floats:
         # In float64: the squares of small singular values are far below float32's rounding of large ones.
         image = torch.as_tensor(x, dtype=torch.float64, device=device).reshape(whitened.domain_shape)
-        found: Floats = whitened.T(whitened(image)).flatten().cpu().numpy()
-        return found
+        return whitened.T(whitened(image)).flatten().cpu().numpy()
 
     operator = LinearOperator((pixels, pixels), matvec=normal, dtype=np.float64)
     start = np.random.default_rng(0).standard_normal(pixels)  # the same result in every run

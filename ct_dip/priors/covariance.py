@@ -25,17 +25,17 @@ class WeightCovariance(LinearMap):
 
     def root(self, x: Tensor) -> Tensor:
         """``L x``, (n, P) → (n, P): from white noise to weights as the prior has them."""
-        found = torch.empty_like(x)
+        weights = torch.empty_like(x)
         for where, factor in self.factors:
-            found[:, where] = _filters(x[:, where], factor.T)
-        return found if self.scales is None else found.mul_(self.scales.to(x))
+            weights[:, where] = _filters(x[:, where], factor.T)
+        return weights if self.scales is None else weights.mul_(self.scales.to(x))
 
     def root_adjoint(self, x: Tensor) -> Tensor:
         """``Lᵀ x``, (n, P) → (n, P)."""
-        found = x.clone() if self.scales is None else x * self.scales.to(x)
+        product = x.clone() if self.scales is None else x * self.scales.to(x)
         for where, factor in self.factors:
-            found[:, where] = _filters(found[:, where], factor)
-        return found
+            product[:, where] = _filters(product[:, where], factor)
+        return product
 
     def root_adjoint_parts(self, columns: Callable[[slice], Tensor]) -> Iterator[Tensor]:
         """The same, (n, some weights) at a time, for an x of which one need not have two.
