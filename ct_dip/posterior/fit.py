@@ -93,9 +93,9 @@ def fit_posterior(
     problem = linear_problem(fit, scan, jacobian, config, transform, seed)
     common: dict[str, Any] = {"seed": seed, "folder": folder, "progress": progress}
     if plan.regime == "exact":
-        found = infer_exact(problem, **common)
+        inferred = infer_exact(problem, **common)
     elif plan.regime == "compressed":
-        found = infer_compressed(
+        inferred = infer_compressed(
             problem,
             max_rank=plan.max_rank,
             features_on_host=plan.features_on_host,
@@ -103,8 +103,8 @@ def fit_posterior(
             **common,
         )
     else:
-        found = infer_iterative(problem, deadline=deadline, **common)
-    return _posterior(fit, scan, config, transform, jacobian, found)
+        inferred = infer_iterative(problem, deadline=deadline, **common)
+    return _posterior(fit, scan, config, transform, jacobian, inferred)
 
 
 def validate_time_budget(minutes: float | None) -> None:
@@ -133,10 +133,10 @@ def _posterior(
     config: InferenceConfig,
     transform: LinearMap,
     jacobian: Jacobian,
-    found: Inferred,
+    inferred: Inferred,
 ) -> Posterior:
     """Convert what was inferred to 1/mm, and choose the image that is shown."""
-    linear = fit.scale * found.mean.cpu().numpy().reshape(fit.image.shape)
+    linear = fit.scale * inferred.mean.cpu().numpy().reshape(fit.image.shape)
     mean = {"dip": fit.image, "linear": linear, "mean": (fit.image + linear) / 2}[config.image]
     stated = np.sqrt(scan.variance_or_estimate()[0])
     typical = float(np.sqrt(np.mean(stated**2)))
@@ -145,18 +145,18 @@ def _posterior(
         dip=np.asarray(fit.image, dtype=np.float64),
         linear=linear,
         scale=fit.scale,
-        deviations=found.deviations,
-        sinogram=_check_sinogram(scan, transform, mean, stated, found.sinogram_variance, found.noise),
-        evidence=found.evidence,
-        hyperparameters=_hyperparameters(found.evidence, jacobian) | found.extra,
-        noise_std=found.noise**0.5 * typical,
+        deviations=inferred.deviations,
+        sinogram=_check_sinogram(scan, transform, mean, stated, inferred.sinogram_variance, inferred.noise),
+        evidence=inferred.evidence,
+        hyperparameters=_hyperparameters(inferred.evidence, jacobian) | inferred.extra,
+        noise_std=inferred.noise**0.5 * typical,
         stated_noise_std=typical,
-        effective_dimension=found.effective_dimension,
-        freed_pixels=found.freed_pixels,
-        jitter=found.jitter,
+        effective_dimension=inferred.effective_dimension,
+        freed_pixels=inferred.freed_pixels,
+        jitter=inferred.jitter,
         regime=config.regime,
         shown=config.image,
-        certificate=found.certificate,
+        certificate=inferred.certificate,
     )
 
 
@@ -180,9 +180,9 @@ def _check_sinogram(
     )
 
 
-def _hyperparameters(found: EvidenceFit, jacobian: Jacobian) -> dict[str, float]:
+def _hyperparameters(evidence: EvidenceFit, jacobian: Jacobian) -> dict[str, float]:
     """By name; with objective ``scale`` also the block parameters that it scaled."""
-    values = dict(zip(found.names, found.theta.tolist(), strict=True))
+    values = dict(zip(evidence.names, evidence.theta.tolist(), strict=True))
     if "log_scale" in values:
         prior = block_prior(jacobian)
         for name, value in zip(prior.names, prior.start.tolist(), strict=True):
