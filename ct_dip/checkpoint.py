@@ -82,9 +82,9 @@ def stage_object(
                 return from_state(state)
     except InputError:
         pass  # of other inputs, or damaged
-    found = compute()
-    save_checkpoint(path, digest, to_state(found))
-    return found
+    computed = compute()
+    save_checkpoint(path, digest, to_state(computed))
+    return computed
 
 
 def load_checkpoint(
@@ -116,10 +116,10 @@ class _Stored(Mapping[str, Tensor]):
 
     def array(self, name: str) -> np.ndarray[Any, Any]:
         try:
-            found: np.ndarray[Any, Any] = self._arrays[name]
+            values: np.ndarray[Any, Any] = self._arrays[name]
         except _DAMAGE as error:
             raise _unreadable(self._path, error) from error
-        return found
+        return values
 
     def __getitem__(self, name: str) -> Tensor:
         if name not in self:
@@ -154,11 +154,11 @@ def _opened(
         except _DAMAGE as error:
             raise _unreadable(path, error) from error
         stored = _Stored(path, arrays)
-        found = str(stored.array("digest"))
-        if not has_label(arrays.zip, found):
+        stored_digest = str(stored.array("digest"))
+        if not has_label(arrays.zip, stored_digest):
             raise _unreadable(path, ValueError("its content was changed, or is of an earlier version"))
-        if found != digest:
-            changes = _changes(found, digest)
+        if stored_digest != digest:
+            changes = _changes(stored_digest, digest)
             if not changes or not changes.keys() <= set(tolerate):
                 raise _other(path, changes, tolerate)
             note(f"continuing {path}, which began with other settings: {_spell(changes)}")
@@ -222,17 +222,17 @@ def take(
     tensor = state.get(name)
     if tensor is None:
         raise InputError(f"there is no tensor {name!r}")
-    found = tuple(tensor.shape)
-    fits = len(shape) == len(found) and all(map(_fits, shape, found))
+    sides = tuple(tensor.shape)
+    fits = len(shape) == len(sides) and all(map(_fits, shape, sides))
     if not fits or tensor.dtype != dtype:
-        raise InputError(f"tensor {name!r} is {tensor.dtype} {found}, expected {dtype} {shape}")
+        raise InputError(f"tensor {name!r} is {tensor.dtype} {sides}, expected {dtype} {shape}")
     if finite and not bool(torch.isfinite(tensor).all()):
         raise InputError(f"tensor {name!r} holds values that are not finite")
     return tensor
 
 
-def _fits(side: int | None, found: int) -> bool:
-    return side is None or side == found
+def _fits(side: int | None, length: int) -> bool:
+    return side is None or side == length
 
 
 def _unreadable(path: Path, error: Exception) -> InputError:

@@ -117,18 +117,18 @@ def posterior_outcome(
     posterior: Posterior, scan: Scan, config: RunConfig, comparison: Comparison | None, progress: Progress
 ) -> Outcome:
     """Mean and deviations of a posterior, its samples and patches, and whether they can be trusted."""
-    settings, found = config.inference, posterior.evidence
+    settings, fit = config.inference, posterior.evidence
     _tell_doubts(posterior, progress)
     metrics: dict[str, Any] = {
         "regime": posterior.regime,
         "device": str(posterior.deviations.std.device),
         "certificate": {} if posterior.certificate is None else posterior.certificate.to_dict(),
-        "evidence": found.evidence,
-        "evidence_objective": found.objective,
-        "evidence_evaluations": found.evaluations,
-        "evidence_converged": found.converged,
-        "evidence_starts": [value if math.isfinite(value) else None for value in found.found],
-        "at_bound": list(found.at_bound),
+        "evidence": fit.evidence,
+        "evidence_objective": fit.objective,
+        "evidence_evaluations": fit.evaluations,
+        "evidence_converged": fit.converged,
+        "evidence_starts": [value if math.isfinite(value) else None for value in fit.found],
+        "at_bound": list(fit.at_bound),
         "freed_pixels": posterior.freed_pixels,
         "jitter": posterior.jitter,
         "sigma_y": posterior.noise_std,
@@ -160,7 +160,7 @@ def posterior_outcome(
     if settings.patch:
         for rows, columns, covariance in posterior.covariance(settings.patch):
             arrays[f"patch_{rows.start}_{columns.start}"] = covariance
-    traces = {"evidence": found.trace}
+    traces = {"evidence": fit.trace}
     chosen = {"regime": posterior.regime, "samples": samples, "image": posterior.shown}
     return Outcome(torch.as_tensor(posterior.mean), metrics, traces, posterior.std, arrays, chosen)
 
@@ -186,11 +186,11 @@ def _calibration(
 
 def _tell_doubts(posterior: Posterior, progress: Progress) -> None:
     """What inference did not reach."""
-    found, certificate = posterior.evidence, posterior.certificate
-    if not found.converged:
+    fit, certificate = posterior.evidence, posterior.certificate
+    if not fit.converged:
         progress.note("the search for hyperparameters did not converge; its best values are used")
-    if found.at_bound:
-        progress.note(f"hyperparameters at the end of their range: {', '.join(found.at_bound)}")
+    if fit.at_bound:
+        progress.note(f"hyperparameters at the end of their range: {', '.join(fit.at_bound)}")
     for warning in [] if certificate is None else certificate.warnings():
         progress.note(warning)
     if posterior.jitter:

@@ -164,7 +164,7 @@ def _cgls(job: _Job) -> Outcome:
     transform = job.transform()
     variance, metrics = job.variance()
     with job.progress.stage("CGLS", settings.max_iterations) as stage:
-        found = cgls(
+        solution = cgls(
             transform,
             sinogram,
             weights=(1 / variance).to(sinogram),
@@ -173,8 +173,8 @@ def _cgls(job: _Job) -> Outcome:
             max_iterations=settings.max_iterations,
             report=lambda step, residual: stage.update(step, residual=residual),
         )
-    metrics |= {"iterations": len(found.residuals) - 1, "stopped_by": found.reason}
-    return Outcome(found.image, metrics, {"residual": found.residuals})
+    metrics |= {"iterations": len(solution.residuals) - 1, "stopped_by": solution.reason}
+    return Outcome(solution.image, metrics, {"residual": solution.residuals})
 
 
 def _tv(job: _Job) -> Outcome:
@@ -182,7 +182,7 @@ def _tv(job: _Job) -> Outcome:
     transform = job.transform()
     variance, metrics = job.variance()
     with job.progress.stage("total variation", settings.max_iterations) as stage:
-        found = tv(
+        solution = tv(
             transform,
             job.sinogram,
             variance=variance,
@@ -193,13 +193,17 @@ def _tv(job: _Job) -> Outcome:
             seed=job.config.seed,
             report=lambda step, objective, gap: stage.update(step, objective=objective, gap=gap),
         )
-    if not found.converged:
+    if not solution.converged:
         job.progress.note(
-            f"total variation stopped after {found.iterations} iterations at a relative duality gap of "
-            f"{found.gap:.2g}, above tv.tolerance {settings.tolerance:g}; raise tv.max_iterations"
+            f"total variation stopped after {solution.iterations} iterations at a relative duality gap of "
+            f"{solution.gap:.2g}, above tv.tolerance {settings.tolerance:g}; raise tv.max_iterations"
         )
-    metrics |= {"iterations": found.iterations, "duality_gap": found.gap, "converged": found.converged}
-    return Outcome(found.image, metrics, {"duality_gap": found.gaps})
+    metrics |= {
+        "iterations": solution.iterations,
+        "duality_gap": solution.gap,
+        "converged": solution.converged,
+    }
+    return Outcome(solution.image, metrics, {"duality_gap": solution.gaps})
 
 
 def _dip(job: _Job) -> Outcome:
@@ -229,17 +233,17 @@ def _inference_transform(job: _Job, transform: RayTransform) -> RayTransform:
     """The ray transform itself, unless it is tomosipo's, which has neither float64 nor an exact adjoint."""
     if job.config.backend != "tomosipo":
         return transform
-    found = ray_transform(
+    replacement = ray_transform(
         job.scan.geometry,
         kernel=job.config.kernel,
         memory_budget=job.budget,
         device=job.sinogram.device,
     )
     job.progress.note(
-        f"inference uses the ray transform's kernel {found.kernel!r}; the network was fitted with "
+        f"inference uses the ray transform's kernel {replacement.kernel!r}; the network was fitted with "
         f"{transform.kernel!r}"
     )
-    return found
+    return replacement
 
 
 def _lin_dip(job: _Job) -> Outcome:

@@ -84,10 +84,10 @@ def coverage_curve(
         samples: of the posterior, (n, rows, columns).
         probability: of the band.
     """
-    found = coverage(truth, mean, std, levels, mask)
+    empirical = coverage(truth, mean, std, levels, mask)
     pixels = truth.size if mask is None else int(np.count_nonzero(mask))
     if samples is not None and enough_samples(len(samples), probability):
         band = sample_band(lambda sample: coverage(sample, mean, std, levels, mask), samples, probability)
     else:
         band = binomial_band(levels, pixels, probability)
-    return CoverageCurve(levels=levels, empirical=found, band=band, pixels=pixels)
+    return CoverageCurve(levels=levels, empirical=empirical, band=band, pixels=pixels)

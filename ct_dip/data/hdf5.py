@@ -58,9 +58,9 @@ def file_kind(path: str | Path) -> str:
 def read_hdf5(path: str | Path, kind: str, version: int, error: type[InputError]) -> Iterator[h5py.File]:
     """Open a file of ours for reading; whatever is wrong with it becomes an ``error`` that says so."""
     with _open(path, error) as file:
-        found = file.attrs.get("format", None)
-        if found != f"ct_dip.{kind}":
-            other = str(found).removeprefix("ct_dip.") if str(found).startswith("ct_dip.") else "foreign"
+        name = file.attrs.get("format", None)
+        if name != f"ct_dip.{kind}":
+            other = str(name).removeprefix("ct_dip.") if str(name).startswith("ct_dip.") else "foreign"
             hint = f"; {_IMPORT_HINT}" if other == "foreign" else ""
             raise error(f"{path} is not a ct_dip {kind} file but a {other} one; give the {kind} file{hint}")
         stored = file.attrs.get("version", None)

@@ -84,17 +84,17 @@ class Result:
             raise ResultError("seconds must be numbers")
 
 
-def _check_certificate(found: Any) -> None:
+def _check_certificate(certificate: Any) -> None:
     """Whether the certificate of a result has what pages and summaries say of it."""
-    if not isinstance(found, dict):
+    if not isinstance(certificate, dict):
         raise ResultError(
-            f"metrics.certificate must be a mapping, got {shortened(repr(found))}; reconstruct again"
+            f"metrics.certificate must be a mapping, got {shortened(repr(certificate))}; reconstruct again"
         )
-    needed = {"sample_error"} if "mean_error" in found else set()
-    if not found.get("closed_form", True):
+    needed = {"sample_error"} if "mean_error" in certificate else set()
+    if not certificate.get("closed_form", True):
         needed.add("samples")
-    for name in sorted(needed | (_CERTIFIED & found.keys())):
-        value = found.get(name)
+    for name in sorted(needed | (_CERTIFIED & certificate.keys())):
+        value = certificate.get(name)
         if (
             isinstance(value, bool)
             or not isinstance(value, int | float)

@@ -22,13 +22,13 @@ _SOURCE = 500  # characters
 def check_shapes(geometry: Geometry, shapes: Mapping[str, tuple[int, ...]]) -> None:
     """Refuse a ``sinogram`` that does not fit the rays, and images, by any other name, that miss the grid."""
     views, detectors = geometry.range_shape
-    for name, found in shapes.items():
+    for name, shape in shapes.items():
         expected, meaning = geometry.domain_shape, "the volume's rows × columns"
         if name == "sinogram":
             expected, meaning = geometry.range_shape, f"{views} views × {detectors} detectors"
-        if found != expected:
-            hint = "; transpose it?" if found == expected[::-1] else ""
-            raise ScanError(f"{name} has shape {found}, expected {expected}: {meaning}{hint}")
+        if shape != expected:
+            hint = "; transpose it?" if shape == expected[::-1] else ""
+            raise ScanError(f"{name} has shape {shape}, expected {expected}: {meaning}{hint}")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

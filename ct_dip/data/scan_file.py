@@ -71,9 +71,9 @@ def read_scan(path: str | Path) -> Scan:
 def _geometry(group: h5py.Group) -> Geometry:
     fields = {name: _plain(value) for name, value in group.attrs.items()}
     for name, unit in _UNITS.items():
-        found = fields.pop(name, None)
-        if found != unit:
-            raise ScanError(f"geometry.{name} is {found!r}, expected {unit!r}; convert the geometry")
+        stated = fields.pop(name, None)
+        if stated != unit:
+            raise ScanError(f"geometry.{name} is {stated!r}, expected {unit!r}; convert the geometry")
     angles = read_array(group, "angles", dimensions=1, kinds="fiuc")
     return geometry_from_dict(fields | {"angles": angles})
 

@@ -62,9 +62,9 @@ def read_data_exchange(
                 "detector; interpolate it first, or choose another --row"
             )
         angles = fields["theta"]
-        found = "given"
+        center_source = "given"
         if center is None:
-            center, found = find_axis(line_integrals(counts - dark, flat), angles), "found"
+            center, center_source = find_axis(line_integrals(counts - dark, flat), angles), "found"
         elif not 0 <= center <= columns - 1:
             raise ScanError(f"--center {center:g} is outside of the columns, 0…{columns - 1}")
         binned = bin_columns(flats, bin)
@@ -81,8 +81,8 @@ def read_data_exchange(
             sinogram=line_integrals(bin_columns(counts - dark, bin), binned.mean(axis=0)),
             geometry=geometry,
             noise=flat_noise(binned),
-            source=f"Data Exchange, {title or 'no title'}, row {row}, axis {found} at column {center:.2f}"
-            f"{unit}; the file states no licence",
+            source=f"Data Exchange, {title or 'no title'}, row {row}, axis {center_source} at column "
+            f"{center:.2f}{unit}; the file states no licence",
         )
         return scan_on_grid(scan, size=size, width=width)
 
@@ -92,10 +92,10 @@ def _read(file: Linked, row: int | None) -> tuple[int, dict[str, Floats]]:
     sets = {name: _dataset(file, f"exchange/{name}") for name in ("data", "data_white", "data_dark", "theta")}
     views, rows, columns = _frames(sets["data"], "exchange/data")
     for name in ("data_white", "data_dark"):
-        found = _frames(sets[name], f"exchange/{name}")
-        if found[1:] != (rows, columns):
+        shape = _frames(sets[name], f"exchange/{name}")
+        if shape[1:] != (rows, columns):
             raise ScanError(
-                f"exchange/{name} has frames of {found[1]} × {found[2]}, exchange/data of {rows} × {columns}"
+                f"exchange/{name} has frames of {shape[1]} × {shape[2]}, exchange/data of {rows} × {columns}"
             )
     if sets["theta"].shape != (views,):
         raise ScanError(f"exchange/theta has shape {sets['theta'].shape}, expected ({views},), one per view")

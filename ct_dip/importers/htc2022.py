@@ -36,12 +36,12 @@ def read_htc2022(
         ScanError: with the file, the field and the fix.
     """
     path = Path(path)
-    found = [name for name in matlab_names(path) if name in VARIABLES]
-    if len(found) != 1:
-        raise ScanError(f"{path} must hold one of CtDataFull and CtDataLimited, found {found or 'neither'}")
-    data = read_matlab(path, found[0])
+    names = [name for name in matlab_names(path) if name in VARIABLES]
+    if len(names) != 1:
+        raise ScanError(f"{path} must hold one of CtDataFull and CtDataLimited, found {names or 'neither'}")
+    data = read_matlab(path, names[0])
     with named(path):
-        return scan_on_grid(_scan(data, found[0], bin), size=size, width=width)
+        return scan_on_grid(_scan(data, names[0], bin), size=size, width=width)
 
 
 def _scan(data: Any, name: str, bin: int) -> Scan:

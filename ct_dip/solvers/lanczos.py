@@ -93,8 +93,8 @@ def spectral_density(
     start = _probes(size, probes, kind, seed).to(device=device, dtype=dtype)
     steps = min(steps, size)
     together = max(1, KRYLOV_BYTES // (steps * size * start.element_size()))
-    found = [lanczos(operator, part, steps) for part in torch.split(start, together)]
-    diagonal, beside = (torch.cat(parts) for parts in zip(*found, strict=True))
+    tridiagonals = [lanczos(operator, part, steps) for part in torch.split(start, together)]
+    diagonal, beside = (torch.cat(parts) for parts in zip(*tridiagonals, strict=True))
     nodes, weights = _rule(diagonal, beside)
     # Extreme eigenvalues are found up to the rounding of a product, relative to the largest.
     rounding = 10 * torch.finfo(dtype).eps * float(nodes.abs().max())
