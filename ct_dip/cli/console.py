@@ -68,8 +68,8 @@ class _BarStage(Stage):
         self.bars, self.task = bars, task
 
     def update(self, done: int, **figures: float) -> None:
-        found = "  ".join(f"{name} {value:.4g}" for name, value in figures.items())
-        self.bars.update(self.task, completed=done, found=found)
+        text = "  ".join(f"{name} {value:.4g}" for name, value in figures.items())
+        self.bars.update(self.task, completed=done, found=text)
 
 
 class _LineStage(Stage):

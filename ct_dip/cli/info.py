@@ -136,16 +136,17 @@ def result_summary(result: "Result") -> dict[str, str]:
     return lines
 
 
-def _spell_certificate(found: dict[str, Any]) -> str:
+def _spell_certificate(certificate: dict[str, Any]) -> str:
     """What a compressed or iterative inference reached, in a line."""
-    parts = ["converged" if found["converged"] else "NOT converged"]
-    if "rank" in found:
+    parts = ["converged" if certificate["converged"] else "NOT converged"]
+    if "rank" in certificate:
         parts += [
-            f"rank {found['rank']}",
-            f"{found['discarded_trace']:.2g} of the noise's trace left out",
-            f"evidence within {found['evidence_error']:.2g} nats",
-            f"mean within {found['mean_error']:.2g}, samples within {found['sample_error']:.2g} deviations",
+            f"rank {certificate['rank']}",
+            f"{certificate['discarded_trace']:.2g} of the noise's trace left out",
+            f"evidence within {certificate['evidence_error']:.2g} nats",
+            f"mean within {certificate['mean_error']:.2g}, "
+            f"samples within {certificate['sample_error']:.2g} deviations",
         ]
     else:
-        parts += [f"residuals below {found['residual']:.2g}"]
-    return ", ".join([*parts, f"{found['samples']} samples", f"{found['passes']} network passes"])
+        parts += [f"residuals below {certificate['residual']:.2g}"]
+    return ", ".join([*parts, f"{certificate['samples']} samples", f"{certificate['passes']} network passes"])

@@ -48,11 +48,11 @@ def plan(
     settings = settings.with_preset(loaded.geometry.domain_shape)
     with use_threads(pick_threads(settings.threads, loaded.geometry.domain_shape)):
         on_cpu = pick_device(settings.device).type == "cpu"  # where work is tried
-        found = plan_run(loaded, settings, budget=memory.memory_budget(budget_memory), measure=on_cpu)
+        planned = plan_run(loaded, settings, budget=memory.memory_budget(budget_memory), measure=on_cpu)
     if as_json:
-        print_json(facts(found))
+        print_json(facts(planned))
     else:
-        print_table(f"{scan}, method {found.method}", summary(found))
+        print_table(f"{scan}, method {planned.method}", summary(planned))
 
 
 _REGIMES = {

@@ -101,23 +101,23 @@ def notes(report: "RegionReport", roi: str | None, shape: tuple[int, int], pixel
     """What a reader of the numbers should know."""
     from ct_dip.posterior.region import CAVEAT
 
-    found = []
+    remarks = []
     half_height, half_width = (n * pixel_size / 2 for n in shape)
     reach_x, reach_y = (max(map(abs, parse_roi(roi or "0,0,0,0")[axis::2])) for axis in (0, 1))
     if reach_x > half_width * (1 + 1e-6) or reach_y > half_height * (1 + 1e-6):
         # Somebody may count from a corner of the image, and would get another region than they mean.
-        found.append(
+        remarks.append(
             f"--roi {roi} reaches beyond the image, which ends at x ±{half_width:.4g} and "
             f"y ±{half_height:.4g} mm; only the part inside counts"
         )
     if report.area_above is not None and not report.enough_samples:
-        found.append(
+        remarks.append(
             f"{report.samples} samples are few for a level of {report.level:g}: "
             "the interval of the area is their range"
         )
     if report.pixels > 1:
-        found.append(CAVEAT)
-    return found
+        remarks.append(CAVEAT)
+    return remarks
 
 
 def parse_roi(text: str) -> Roi:

@@ -145,11 +145,13 @@ def residual_figure(result: Result) -> Figure:
     for name, mask in evaluation.regions.items():
         colour, style = _STYLES[name]
         z = standardised(evaluation.image, evaluation.mean, evaluation.std, mask)
-        found = residual_histogram(z, limit=_REACH, bins=32)
-        smallest.append(0.5 / z.size / np.diff(found.edges)[0])
+        histogram = residual_histogram(z, limit=_REACH, bins=32)
+        smallest.append(0.5 / z.size / np.diff(histogram.edges)[0])
         for axis in (linear, logarithmic):
-            label = f"{name}: {_spread(z)}, {100 * found.outside:.1f} % beyond ±{_REACH:g}"
-            axis.stairs(found.density, found.edges, color=colour, linestyle=style, linewidth=1.8, label=label)
+            label = f"{name}: {_spread(z)}, {100 * histogram.outside:.1f} % beyond ±{_REACH:g}"
+            axis.stairs(
+                histogram.density, histogram.edges, color=colour, linestyle=style, linewidth=1.8, label=label
+            )
     for axis in (linear, logarithmic):
         axis.plot(grid, norm.pdf(grid), color=GREY, linewidth=1.5, label="N(0, 1)")
         axis.set_xlim(-_REACH, _REACH)

@@ -141,15 +141,15 @@ def hyperparameters_figure(result: Result) -> Figure:
 
     A variance is shown by its root. A model whose blocks share one scale has the last panel only.
     """
-    found: dict[str, float] = result.metrics.get("hyperparameters", {})
-    if not found:
+    hyperparameters: dict[str, float] = result.metrics.get("hyperparameters", {})
+    if not hyperparameters:
         raise MissingPartError(
             f"this {result.method} result has no hyperparameters; reconstruct with lin-dip"
         )
     panels: dict[str, dict[str, float]] = {"log_variance": {}, "log_length": {}, "model": {}}
-    for key in sorted(found, key=_order):
+    for key in sorted(hyperparameters, key=_order):
         kind, _, block = key.partition(".")
-        size = math.exp(found[key] if kind == "log_length" else found[key] / 2)
+        size = math.exp(hyperparameters[key] if kind == "log_length" else hyperparameters[key] / 2)
         panels.setdefault(kind if block else "model", {})[block or _COMMON.get(key, key)] = size
     blocks, model = list(panels["log_variance"]), list(panels["model"])
     rows = [["log_variance", "log_length"]] * bool(blocks) + [["model"] * (1 + bool(blocks))] * bool(model)
@@ -184,14 +184,14 @@ def sinogram_figure(result: Result) -> Figure:
     image.set_ylabel("view")
     image.yaxis.set_major_locator(MaxNLocator(integer=True))
     image.set_title("Residuals of the sinogram")
-    found = residual_histogram(residuals.ravel(), limit=4, bins=32)
+    histogram = residual_histogram(residuals.ravel(), limit=4, bins=32)
     grid = np.linspace(-4, 4, 201)
-    bars.stairs(found.density, found.edges, fill=True, color=BLUE, alpha=0.5, label="residuals")
+    bars.stairs(histogram.density, histogram.edges, fill=True, color=BLUE, alpha=0.5, label="residuals")
     bars.plot(grid, norm.pdf(grid), color=ORANGE, linewidth=2, label="N(0, 1)")
     bars.set_xlabel("(measured − mean) / noise")
     bars.set_ylabel("density")
     bars.set_title(f"mean square {np.mean(residuals**2):.2f}")
-    bars.set_ylim(top=1.3 * max(found.density.max(), norm.pdf(0)))  # room for the legend
+    bars.set_ylim(top=1.3 * max(histogram.density.max(), norm.pdf(0)))  # room for the legend
     bars.legend(loc="upper left")
     return figure
 

@@ -60,13 +60,13 @@
   const toY = (row) => ((rows - 1) / 2 - row) * step;
 
   function regionPixels({ x0, x1, y0, y1 }) { // those whose centre is inside
-    const found = [], slack = 1e-9 * step;
+    const pixels = [], slack = 1e-9 * step;
     const inside = (v, a, b) => v >= Math.min(a, b) - slack && v <= Math.max(a, b) + slack;
     for (let r = 0; r < rows; r++) {
       if (!inside(toY(r), y0, y1)) continue;
-      for (let c = 0; c < columns; c++) if (inside(toX(c), x0, x1)) found.push(r * columns + c);
+      for (let c = 0; c < columns; c++) if (inside(toX(c), x0, x1)) pixels.push(r * columns + c);
     }
-    return found;
+    return pixels;
   }
 
   /* As ct_dip.posterior.region, which says why: the mean of a region is Gaussian, its centre known and its spread
@@ -112,9 +112,9 @@
   function ticks(low, high, count) {
     const rough = (high - low) / count, power = 10 ** Math.floor(Math.log10(rough));
     const unit = power * [1, 2, 5, 10].find((n) => n * power >= rough * (1 - 1e-9));
-    const found = [];
-    for (let n = Math.ceil(low / unit - 1e-9); n * unit <= high + 1e-9 * unit; n++) found.push(n * unit);
-    return { values: found, decimals: Math.max(0, Math.min(12, -Math.floor(Math.log10(unit) + 1e-9))) };
+    const values = [];
+    for (let n = Math.ceil(low / unit - 1e-9); n * unit <= high + 1e-9 * unit; n++) values.push(n * unit);
+    return { values, decimals: Math.max(0, Math.min(12, -Math.floor(Math.log10(unit) + 1e-9))) };
   }
 
   // Colours: a few anchors of grey, viridis, a blue-white-red, and magma, linear in between
@@ -275,18 +275,18 @@
       output.replaceChildren(element("div", "No pixel has its centre in this region."));
       return;
     }
-    const found = regionAnswers(pixels, state.threshold);
+    const answers = regionAnswers(pixels, state.threshold);
     const size = `${pixels.length} pixel${pixels.length > 1 ? "s" : ""}, ${area(pixels.length * step * step)} mm²`;
     const above = `area above ${given(state.threshold)} /mm`;
-    if (found.half === undefined) {
-      const facts = std ? [[above, `${area(found.area)} mm²`]] : []; // without error bars nothing sets a threshold
-      output.replaceChildren(element("div", size), element("div", `mean ${plain(found.mean)} /mm`, "big"), table(facts));
+    if (answers.half === undefined) {
+      const facts = std ? [[above, `${area(answers.area)} mm²`]] : []; // without error bars nothing sets a threshold
+      output.replaceChildren(element("div", size), element("div", `mean ${plain(answers.mean)} /mm`, "big"), table(facts));
       return;
     }
-    const [value, half] = withError(found.mean, found.half);
+    const [value, half] = withError(answers.mean, answers.half);
     output.replaceChildren(element("div", size), element("div", `mean ${value} ± ${half}\u00a0/mm`, "big"),
-      table([[above, `${area(found.area)} mm²`],
-        ["its 95 % interval", `${area(found.areaLow)} to ${area(found.areaHigh)} mm²`]]));
+      table([[above, `${area(answers.area)} mm²`],
+        ["its 95 % interval", `${area(answers.areaLow)} to ${area(answers.areaHigh)} mm²`]]));
   }
 
   function box(mark, left, right, top, bottom) { // in pixels from the top left corner

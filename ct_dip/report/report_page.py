@@ -206,9 +206,9 @@ def encode(values: Floats) -> str:
     return base64.b64encode(np.ascontiguousarray(values, dtype="<f4").tobytes()).decode("ascii")
 
 
-def error_chart(found: Calibration) -> dict[str, Any] | None:
+def error_chart(checked: Calibration) -> dict[str, Any] | None:
     """Points (std, error) on two equal logarithmic axes from 0 to 1, and ticks (place, power of ten)."""
-    points = [(x, y) for x, y in found.error_bins if x > 0 and y > 0]
+    points = [(x, y) for x, y in checked.error_bins if x > 0 and y > 0]
     if not points:
         return None
     low = math.floor(math.log10(min(min(p) for p in points)))

@@ -137,22 +137,22 @@ def certainty(result: Result) -> dict[str, float] | None:
     }
 
 
-def coverage_verdict(found: Calibration) -> Finding:
+def coverage_verdict(checked: Calibration) -> Finding:
     """Whether the error bars contain what is known as often as they promise; the harder place decides.
 
     A reference whose noise was not stated decides near the object only: in the empty background, which is
     known almost exactly, its noise is all that there is.
     """
-    everywhere, near = found.at(0.95)
+    everywhere, near = checked.at(0.95)
     where = f"at {percent(everywhere)} of all pixels"
     if near is not None:
         where += f", and at {percent(near)} of those on or near the object"
     worst = everywhere if near is None else min(everywhere, near)
-    if near is not None and found.name == "reference" and not found.noise_std:
+    if near is not None and checked.name == "reference" and not checked.noise_std:
         worst = near
     text = f"The true object is known here. It lies inside the 95 % error bars {where}."
-    if found.name == "reference":
-        text = _against_reference(found, where)
+    if checked.name == "reference":
+        text = _against_reference(checked, where)
     if worst < COVERAGE_POOR:
         return Finding("poor", "No: the error bars are much too narrow", text)
     if worst < COVERAGE_CAUTION:
@@ -162,12 +162,12 @@ def coverage_verdict(found: Calibration) -> Finding:
     return Finding("good", "Yes: the error bars hold", text)
 
 
-def _against_reference(found: Calibration, where: str) -> str:
+def _against_reference(checked: Calibration, where: str) -> str:
     """A reference has errors of its own, which are counted either way."""
-    if found.noise_std:
+    if checked.noise_std:
         return (
             "The true object is not known; a reference image stands in for it. It lies inside the 95 % error "
-            f"bars, widened by its own noise of {found.noise_std:.2g} /mm, {where}."
+            f"bars, widened by its own noise of {checked.noise_std:.2g} /mm, {where}."
         )
     return (
         "The true object is not known; a reference image stands in for it. It lies inside the 95 % error "
