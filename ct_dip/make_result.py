@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from ct_dip.arrays import Floats
-from ct_dip.calibration.coverage import coverage
 from ct_dip.classical.fbp import fbp
 from ct_dip.config import RunConfig
 from ct_dip.data.comparison import Comparison, comparison_of_scan
@@ -18,6 +17,7 @@ from ct_dip.data.result import Result
 from ct_dip.data.scan import Scan
 from ct_dip.dip.presets import resolve
 from ct_dip.errors import CtDipError, InputError
+from ct_dip.evaluation.coverage import coverage
 from ct_dip.posterior.posterior import Posterior
 from ct_dip.progress import Progress
 from ct_dip.quality import psnr, ssim

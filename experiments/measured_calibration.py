@@ -20,11 +20,11 @@ from scipy.ndimage import uniform_filter
 
 from benchmarks.kmnist import data_folder
 from ct_dip.arrays import Bools, Floats
-from ct_dip.calibration.coverage import coverage
 from ct_dip.cli.console import ConsoleProgress
 from ct_dip.config import load_config
 from ct_dip.data.result import write_result
 from ct_dip.data.scan import Scan
+from ct_dip.evaluation.coverage import coverage
 from ct_dip.importers.reference import reference_image
 from ct_dip.pipeline import reconstruct
 from ct_dip.report.all_figures import write_figures

@@ -17,7 +17,7 @@ ORDER = """
     geometry scanners convert operators solvers
     data classical importers
     dip tangent priors evidence posterior
-    calibration plan make_result pipeline
+    evaluation plan make_result pipeline
     report ct_dip cli __main__
 """.split()
 
@@ -28,7 +28,7 @@ OWNERS = {"pydantic": "config", "matplotlib": "report", "jinja2": "report", "typ
 TESTED_IN = {
     "__init__.py": "test_import.py",
     "__main__.py": "cli/test_bad_input.py",
-    "calibration/pixels.py": "calibration/test_coverage.py",
+    "evaluation/pixels.py": "evaluation/test_coverage.py",
     "checks.py": "test_geometry.py",
     "classical/cgls.py": "classical/test_iterative.py",
     "classical/filters.py": "classical/test_fbp.py",

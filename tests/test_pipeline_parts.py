@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import ct_dip
-from ct_dip.calibration.coverage import coverage
 from ct_dip.config import load_config
 from ct_dip.data.result import read_result, write_result
 from ct_dip.data.simulate import NoiseLevel, simulate
 from ct_dip.errors import InputError
+from ct_dip.evaluation.coverage import coverage
 from ct_dip.geometry import Volume
 from ct_dip.progress import Progress
 from ct_dip.quality import psnr

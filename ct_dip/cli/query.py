@@ -12,7 +12,7 @@ from ct_dip.errors import InputError
 
 if TYPE_CHECKING:
     from ct_dip.arrays import Bools
-    from ct_dip.posterior.region import Estimate, RegionReport
+    from ct_dip.evaluation.region import Estimate, RegionReport
 
 Roi = tuple[float, float, float, float]
 
@@ -34,7 +34,7 @@ def query(
 ) -> None:
     """Posterior of a region: its mean attenuation, and its area above a threshold."""
     from ct_dip.data.result import read_result
-    from ct_dip.posterior.region import query_region
+    from ct_dip.evaluation.region import query_region
 
     loaded = read_result(result)
     shape = loaded.mean.shape[0], loaded.mean.shape[1]
@@ -87,7 +87,7 @@ def _probability(report: "RegionReport") -> str:
 
 def choose_region(roi: str | None, mask: Path | None, shape: tuple[int, int], pixel_size: float) -> "Bools":
     """The pixels that one of the two options names, (rows, columns)."""
-    from ct_dip.posterior.region import region_mask
+    from ct_dip.evaluation.region import region_mask
 
     if mask is not None and roi is None:
         return load_mask(mask, shape)
@@ -99,7 +99,7 @@ def choose_region(roi: str | None, mask: Path | None, shape: tuple[int, int], pi
 
 def notes(report: "RegionReport", roi: str | None, shape: tuple[int, int], pixel_size: float) -> list[str]:
     """What a reader of the numbers should know."""
-    from ct_dip.posterior.region import CAVEAT
+    from ct_dip.evaluation.region import CAVEAT
 
     remarks = []
     half_height, half_width = (n * pixel_size / 2 for n in shape)

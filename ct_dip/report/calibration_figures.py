@@ -12,19 +12,19 @@ from matplotlib.ticker import PercentFormatter
 from scipy.stats import norm
 
 from ct_dip.arrays import Bools, Floats
-from ct_dip.calibration.bands import Band, enough_samples, sample_band
-from ct_dip.calibration.coverage import coverage_curve
-from ct_dip.calibration.near import near_object_of
-from ct_dip.calibration.residuals import (
+from ct_dip.data.comparison import compared_pixels, comparison_of_result
+from ct_dip.data.result import Result
+from ct_dip.errors import MissingPartError
+from ct_dip.evaluation.bands import Band, enough_samples, sample_band
+from ct_dip.evaluation.coverage import coverage_curve
+from ct_dip.evaluation.near import near_object_of
+from ct_dip.evaluation.residuals import (
     quantile_band,
     quantile_pairs,
     residual_histogram,
     standardised,
 )
-from ct_dip.calibration.sparsification import MEAN_ABSOLUTE, error_by_std, sparsification
-from ct_dip.data.comparison import compared_pixels, comparison_of_result
-from ct_dip.data.result import Result
-from ct_dip.errors import MissingPartError
+from ct_dip.evaluation.sparsification import MEAN_ABSOLUTE, error_by_std, sparsification
 
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
 
@@ -66,7 +66,7 @@ class _Evaluation(NamedTuple):
 def calibration_figure(result: Result) -> Figure:
     """Nominal against empirical coverage, over all pixels and inside or near the object, with bands.
 
-    A band is where 95 % of calibrated models would be at that level; see `ct_dip.calibration.bands`.
+    A band is where 95 % of calibrated models would be at that level; see `ct_dip.evaluation.bands`.
     """
     evaluation = _evaluation(result)
     figure = Figure(figsize=(6.4, 6.2), layout="constrained")

@@ -15,10 +15,10 @@ from matplotlib.ticker import MaxNLocator, NullFormatter, StrMethodFormatter
 from scipy.stats import norm
 
 from ct_dip.arrays import Floats
-from ct_dip.calibration.residuals import residual_histogram
 from ct_dip.data.comparison import compared_difference, compared_pixels, comparison_of_result
 from ct_dip.data.result import Result
 from ct_dip.errors import MissingPartError
+from ct_dip.evaluation.residuals import residual_histogram
 from ct_dip.quality import psnr
 from ct_dip.report.calibration_figures import BLUE, GREY, ORANGE
 from ct_dip.report.figures import show_image

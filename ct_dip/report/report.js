@@ -69,7 +69,7 @@
     return pixels;
   }
 
-  /* As ct_dip.posterior.region, which says why: the mean of a region is Gaussian, its centre known and its spread
+  /* As ct_dip.evaluation.region, which says why: the mean of a region is Gaussian, its centre known and its spread
      that of the samples (Student's width); an area is neither, and has the mean and the quantiles of the samples. */
   function regionAnswers(pixels, threshold) {
     const average = (values, start) => pixels.reduce((sum, i) => sum + values[start + i], 0) / pixels.length;

@@ -19,8 +19,8 @@ from ct_dip.arrays import Floats
 from ct_dip.data.comparison import compared_difference, compared_pixels, comparison_of_result
 from ct_dip.data.result import Result
 from ct_dip.errors import ResultError
+from ct_dip.evaluation.region import CAVEAT
 from ct_dip.files import write_bytes
-from ct_dip.posterior.region import CAVEAT
 from ct_dip.progress import format_duration
 from ct_dip.report.verdicts import (
     WIDTH_95,
@@ -186,7 +186,7 @@ def _samples(result: Result) -> dict[str, Any] | None:
     if samples is None or len(samples) < 2:  # one alone has no spread
         return None
     kept = samples[: max(2, SAMPLE_BYTES // (4 * result.mean.size))]
-    # The spread of a region's mean is estimated from so many samples; see ct_dip.posterior.region.
+    # The spread of a region's mean is estimated from so many samples; see ct_dip.evaluation.region.
     return {
         "count": len(kept),
         "of": len(samples),

@@ -9,12 +9,12 @@ from typing import Any, Literal
 import numpy as np
 
 from ct_dip.arrays import Floats
-from ct_dip.calibration.coverage import coverage_curve
-from ct_dip.calibration.near import near_object_of
-from ct_dip.calibration.structure import Structure, residual_structure
 from ct_dip.data.comparison import compared_pixels, comparison_of_result
 from ct_dip.data.result import Result
 from ct_dip.dip.budget import budget_warning
+from ct_dip.evaluation.coverage import coverage_curve
+from ct_dip.evaluation.near import near_object_of
+from ct_dip.evaluation.structure import Structure, residual_structure
 
 Level = Literal["good", "caution", "poor", "unknown"]
 _ORDER: tuple[Level, ...] = ("good", "caution", "poor")
@@ -32,7 +32,7 @@ LEFTOVER_LOW = 0.6  # the image follows the noise
 NOISE_CAUTION = 1.25  # whatever the model cannot explain is booked as noise: a quarter more is no chance
 NOISE_POOR = 2.0  # three quarters of the variance that is called noise is something else
 NOISE_LOW = 0.8  # the scan states too much noise, or the model explains some of it
-# Structure of what the image leaves unexplained, see `ct_dip.calibration.structure`. It counts where it is
+# Structure of what the image leaves unexplained, see `ct_dip.evaluation.structure`. It counts where it is
 # beyond chance and large enough to matter: neighbours that correlate at r make averages less certain, by
 # √((1 + r)/(1 − r)), than error bars for independent noise say.
 BEYOND_CHANCE = 3.0  # standard errors

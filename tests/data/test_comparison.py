@@ -7,7 +7,6 @@ import pytest
 import tifffile
 from scipy import stats
 
-from ct_dip.calibration.coverage import coverage
 from ct_dip.config import InferenceConfig
 from ct_dip.data.comparison import (
     Comparison,
@@ -17,6 +16,7 @@ from ct_dip.data.comparison import (
 )
 from ct_dip.data.result import Result, write_result
 from ct_dip.errors import InputError, ResultError
+from ct_dip.evaluation.coverage import coverage
 from ct_dip.posterior.fit import fit_posterior
 from tests import tiny
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ct_dip.calibration.near import near_object
 from ct_dip.data.result import Result
 from ct_dip.errors import ResultError
+from ct_dip.evaluation.near import near_object
 from ct_dip.report import report_page, verdicts
 from ct_dip.report.all_figures import FIGURES, all_figures, write_figures
 from tests.report.test_report_page import embedded, synthetic_result

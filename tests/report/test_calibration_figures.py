@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from scipy.ndimage import gaussian_filter
 
-from ct_dip.calibration.coverage import LEVELS, coverage
-from ct_dip.calibration.near import near_object
-from ct_dip.calibration.sparsification import sparsification
 from ct_dip.data.result import Result
 from ct_dip.errors import InputError
+from ct_dip.evaluation.coverage import LEVELS, coverage
+from ct_dip.evaluation.near import near_object
+from ct_dip.evaluation.sparsification import sparsification
 from ct_dip.report.calibration_figures import (
     calibration_figure,
     quantile_figure,

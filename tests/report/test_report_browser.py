@@ -7,7 +7,7 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from ct_dip.posterior.region import query_region, region_mask
+from ct_dip.evaluation.region import query_region, region_mask
 from ct_dip.report.report_page import write_report
 from tests.report.test_report_page import synthetic_result
 

@@ -10,10 +10,10 @@ from importlib.resources import files
 import numpy as np
 import pytest
 
-from ct_dip.calibration.structure import Structure
 from ct_dip.cli.report import report
 from ct_dip.data.result import Result, write_result
 from ct_dip.errors import InputError, OutputError, ResultError
+from ct_dip.evaluation.structure import Structure
 from ct_dip.report import report_page as page
 from ct_dip.report import verdicts
 

@@ -3,8 +3,8 @@ import math
 import numpy as np
 import pytest
 
-from ct_dip.calibration.sparsification import error_by_std, sparsification
 from ct_dip.errors import InputError
+from ct_dip.evaluation.sparsification import error_by_std, sparsification
 
 RNG = np.random.default_rng
 SHAPE = (90, 100)

@@ -5,7 +5,7 @@ coverage is the fraction of pixels with ``|truth − mean| ≤ q std``. Calibrat
 pixels at every p; overconfident ones cover less, timid ones more.
 
 The empty background of a scan is often known almost exactly and outnumbers the object, so coverage of all
-pixels says little about the object: look inside and near it as well (`ct_dip.calibration.near`).
+pixels says little about the object: look inside and near it as well (`ct_dip.evaluation.near`).
 """
 
 from collections.abc import Sequence
@@ -15,9 +15,9 @@ import numpy as np
 from scipy.stats import norm
 
 from ct_dip.arrays import Bools, Floats
-from ct_dip.calibration.bands import Band, binomial_band, enough_samples, sample_band
-from ct_dip.calibration.residuals import standardised
 from ct_dip.errors import InputError
+from ct_dip.evaluation.bands import Band, binomial_band, enough_samples, sample_band
+from ct_dip.evaluation.residuals import standardised
 
 LEVELS: Floats = np.arange(1, 100) / 100
 
@@ -28,7 +28,7 @@ class CoverageCurve:
 
     Args:
         levels: nominal, (n,); ``empirical`` the fraction of pixels that is covered, (n,).
-        band: where a calibrated model's curve would lie, point by point; see `ct_dip.calibration.bands`.
+        band: where a calibrated model's curve would lie, point by point; see `ct_dip.evaluation.bands`.
         pixels: how many were counted.
     """
 

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from ct_dip.calibration.bands import binomial_band, enough_samples, sample_band
 from ct_dip.errors import InputError
+from ct_dip.evaluation.bands import binomial_band, enough_samples, sample_band
 
 RNG = np.random.default_rng
 

@@ -1,7 +1,7 @@
 """Standardised residuals ``z = (truth − mean)/std``: standard normal if the error bars are right.
 
 A wider histogram is overconfidence, a narrower one timidity, and heavy tails are single pixels that the model
-is wrong about and does not know. The caveat of `ct_dip.calibration.bands` holds: pixels are correlated.
+is wrong about and does not know. The caveat of `ct_dip.evaluation.bands` holds: pixels are correlated.
 """
 
 from typing import NamedTuple
@@ -10,9 +10,9 @@ import numpy as np
 from scipy.stats import beta, norm
 
 from ct_dip.arrays import Bools, Floats
-from ct_dip.calibration.bands import Band
-from ct_dip.calibration.pixels import errors_and_stds
 from ct_dip.errors import InputError
+from ct_dip.evaluation.bands import Band
+from ct_dip.evaluation.pixels import errors_and_stds
 
 
 class ResidualHistogram(NamedTuple):

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import norm
 
 from ct_dip.errors import InputError
-from ct_dip.posterior.region import query_region, region_mask
+from ct_dip.evaluation.region import query_region, region_mask
 
 SHAPE, PIXEL = (6, 9), 0.7
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ct_dip.calibration.structure import residual_structure
+from ct_dip.evaluation.structure import residual_structure
 
 VIEWS, DETECTORS = 60, 80
 

@@ -15,8 +15,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from ct_dip.arrays import Bools, Floats
-from ct_dip.calibration.pixels import errors_and_stds
 from ct_dip.errors import InputError
+from ct_dip.evaluation.pixels import errors_and_stds
 
 Measure = Literal["mae", "rmse"]
 

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from scipy.stats import kstest, norm
 
-from ct_dip.calibration.residuals import quantile_band, quantile_pairs, residual_histogram, standardised
 from ct_dip.errors import InputError
+from ct_dip.evaluation.residuals import quantile_band, quantile_pairs, residual_histogram, standardised
 
 RNG = np.random.default_rng
 MEAN = RNG(0).normal(size=(60, 50))

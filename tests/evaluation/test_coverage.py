@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from ct_dip.calibration.coverage import LEVELS, coverage, coverage_curve
 from ct_dip.errors import InputError
+from ct_dip.evaluation.coverage import LEVELS, coverage, coverage_curve
 
 RNG = np.random.default_rng
 SHAPE = (100, 120)

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from ct_dip.calibration.near import near_object, near_object_of
 from ct_dip.data.result import Result
+from ct_dip.evaluation.near import near_object, near_object_of
 
 
 def test_near_is_one_pixel_around_what_rises_above_2_percent():

@@ -1,1 +1,0 @@
-"""Whether error bars can be trusted, given a truth: coverage, standardised residuals, sparsification."""
