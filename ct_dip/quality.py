@@ -28,10 +28,25 @@ def ssim(image: Floats, truth: Floats, mask: Bools | None = None) -> float:
     and what is outside counts as 0 in both images. NaN where it has no meaning: for a constant truth, or one
     thinner than 3 pixels.
     """
+    similarity = similarities(image, truth, mask)
+    counted = np.isfinite(similarity)
+    return float(similarity[counted].mean()) if counted.any() else math.nan
+
+
+def similarities(
+    image: Floats, truth: Floats, mask: Bools | None = None, *, value_range: float | None = None
+) -> Floats:
+    """Structural similarity of the 7×7 window around every pixel, (rows, columns); NaN where none counts.
+
+    Those count that are inside the mask and whose windows lie inside the image whole, as skimage averages.
+
+    Args:
+        value_range: in place of the truth's.
+    """
     where = np.ones(truth.shape, dtype=bool) if mask is None else mask
-    value_range = float(np.ptp(truth[where]))
+    value_range = float(np.ptp(truth[where])) if value_range is None else value_range
     if min(truth.shape) < 3 or value_range == 0:
-        return math.nan
+        return np.full(truth.shape, math.nan)
     from skimage.metrics import structural_similarity
 
     side = min(7, *truth.shape)
@@ -43,8 +58,7 @@ def ssim(image: Floats, truth: Floats, mask: Bools | None = None) -> float:
         win_size=window,
         full=True,
     )
-    inner = np.zeros(truth.shape, dtype=bool)  # windows that lie inside the image whole, as skimage averages
+    inner = np.zeros(truth.shape, dtype=bool)
     edge = window // 2
     inner[edge : truth.shape[0] - edge, edge : truth.shape[1] - edge] = True
-    counted = where & inner
-    return float(similarity[counted].mean()) if counted.any() else math.nan
+    return np.where(where & inner, similarity, math.nan)

@@ -28,6 +28,9 @@ OWNERS = {"pydantic": "config", "matplotlib": "report", "jinja2": "report", "typ
 TESTED_IN = {
     "__init__.py": "test_import.py",
     "__main__.py": "cli/test_bad_input.py",
+    "evaluation/mean_scores.py": "evaluation/test_score.py",
+    "evaluation/patch_likelihood.py": "evaluation/test_score.py",
+    "evaluation/pixel_scores.py": "evaluation/test_score.py",
     "evaluation/pixels.py": "evaluation/test_coverage.py",
     "checks.py": "test_geometry.py",
     "classical/cgls.py": "classical/test_iterative.py",
@@ -50,6 +53,7 @@ TESTED_IN = {
     "convert/tomosipo.py": "convert/test_round_trips.py",
     "convert/vectors.py": "convert/test_round_trips.py",
     "data/hdf5.py": "data/test_files.py",
+    "data/plain_json.py": "data/test_scores.py",
     "data/probe.py": "data/test_plain_hdf5.py",
     "data/result.py": "data/test_files.py",
     "data/scan_file.py": "data/test_files.py",
