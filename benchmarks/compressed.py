@@ -23,12 +23,13 @@ from benchmarks.inference import Meter, ellipses_scan, fresh
 from benchmarks.kmnist import kmnist_scans
 from benchmarks.measure import Row, faster, plain
 from ct_dip.arrays import Floats
-from ct_dip.config import InferenceConfig, load_config
 from ct_dip.data.scan import Scan
 from ct_dip.dip.ensemble import DipFit
 from ct_dip.dip.fit import fit_dip
+from ct_dip.methods import load_config
 from ct_dip.operators import ray_transform
 from ct_dip.posterior.compressed import Compressed
+from ct_dip.posterior.config import InferenceConfig
 from ct_dip.posterior.fit import fit_posterior
 from ct_dip.posterior.iterative import Iterative
 from ct_dip.posterior.posterior import Posterior

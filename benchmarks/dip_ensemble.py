@@ -7,7 +7,7 @@ import torch
 
 from benchmarks.kmnist import kmnist_scans
 from benchmarks.measure import Row, faster
-from ct_dip.config import DipConfig
+from ct_dip.dip.config import DipConfig
 from ct_dip.dip.fit import fit_many
 
 MEMBERS = 16

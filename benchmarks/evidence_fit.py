@@ -15,11 +15,11 @@ from torch.distributions import MultivariateNormal
 
 from benchmarks.kmnist import kmnist_scans
 from benchmarks.measure import Row, faster, plain
-from ct_dip.config import InferenceConfig
 from ct_dip.dip.fit import fit_dip
 from ct_dip.evidence.fit import fit_evidence
 from ct_dip.evidence.model import EvidenceModel
 from ct_dip.operators import ray_transform
+from ct_dip.posterior.config import InferenceConfig
 from ct_dip.posterior.exact_model import linear_model
 from ct_dip.posterior.problem import linear_problem
 from ct_dip.priors.weights import BlockPrior

@@ -16,12 +16,12 @@ import numpy as np
 from benchmarks.kmnist import kmnist_scans
 from benchmarks.measure import Row, plain
 from ct_dip.arrays import Floats
-from ct_dip.config import InferenceConfig
 from ct_dip.dip.fit import fit_dip
 from ct_dip.evaluation.coverage import coverage
 from ct_dip.evaluation.near import near_object
 from ct_dip.memory import PeakMemory
 from ct_dip.operators import ray_transform
+from ct_dip.posterior.config import InferenceConfig
 from ct_dip.posterior.fit import fit_posterior
 from ct_dip.posterior.posterior import Posterior
 from ct_dip.progress import Progress

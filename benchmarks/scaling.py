@@ -17,10 +17,11 @@ import torch
 from benchmarks.inference import Meter, ellipses_scan, fresh
 from benchmarks.measure import Row, interleaved, plain
 from ct_dip import memory
-from ct_dip.config import RunConfig, load_config
+from ct_dip.config import RunConfig
 from ct_dip.data.scan import Scan
 from ct_dip.dip.ensemble import DipFit
 from ct_dip.dip.fit import fit_dip
+from ct_dip.methods import load_config
 from ct_dip.operators import ray_transform
 from ct_dip.operators.linear_map import LinearMap
 from ct_dip.posterior.certificate import CompressionCertificate

@@ -11,46 +11,54 @@ from ct_dip import memory as memory  # ct_dip.memory.keep_freed() works after im
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from ct_dip.config import DipConfig, InferenceConfig, RunConfig, load_config
-    from ct_dip.data.result import Result, read_result, write_result
+    from ct_dip.config import RunConfig
+    from ct_dip.data.prediction import Prediction
+    from ct_dip.data.result_file import read_result, write_result
     from ct_dip.data.scan import Scan
     from ct_dip.data.scan_file import read_scan, write_scan
+    from ct_dip.data.scores import Scores
     from ct_dip.data.simulate import NoiseLevel, simulate
+    from ct_dip.dip.config import DipConfig
     from ct_dip.dip.ensemble import DipFit
     from ct_dip.dip.fit import fit_dip, fit_many
+    from ct_dip.evaluation.score import score
     from ct_dip.geometry import FanBeam, ParallelBeam, Volume
-    from ct_dip.make_result import posterior_result
+    from ct_dip.method import Method
+    from ct_dip.methods import load_config
     from ct_dip.operators import ray_transform
     from ct_dip.pipeline import reconstruct
+    from ct_dip.posterior.config import InferenceConfig
     from ct_dip.posterior.fit import fit_posterior
     from ct_dip.posterior.posterior import Posterior
     from ct_dip.scanners import scanner, view_angles
 
 _HOME = {
-    "DipConfig": "config",
+    "DipConfig": "dip.config",
     "DipFit": "dip.ensemble",
     "FanBeam": "geometry",
-    "InferenceConfig": "config",
+    "InferenceConfig": "posterior.config",
+    "Method": "method",
     "NoiseLevel": "data.simulate",
     "ParallelBeam": "geometry",
     "Posterior": "posterior.posterior",
-    "Result": "data.result",
+    "Prediction": "data.prediction",
     "RunConfig": "config",
     "Scan": "data.scan",
+    "Scores": "data.scores",
     "Volume": "geometry",
     "fit_dip": "dip.fit",
     "fit_many": "dip.fit",
     "fit_posterior": "posterior.fit",
-    "load_config": "config",
-    "posterior_result": "make_result",
+    "load_config": "methods",
     "ray_transform": "operators",
-    "read_result": "data.result",
+    "read_result": "data.result_file",
     "read_scan": "data.scan_file",
     "reconstruct": "pipeline",
     "scanner": "scanners",
+    "score": "evaluation.score",
     "simulate": "data.simulate",
     "view_angles": "scanners",
-    "write_result": "data.result",
+    "write_result": "data.result_file",
     "write_scan": "data.scan_file",
 }
 
@@ -59,24 +67,26 @@ __all__ = [
     "DipFit",
     "FanBeam",
     "InferenceConfig",
+    "Method",
     "NoiseLevel",
     "ParallelBeam",
     "Posterior",
-    "Result",
+    "Prediction",
     "RunConfig",
     "Scan",
+    "Scores",
     "Volume",
     "__version__",
     "fit_dip",
     "fit_many",
     "fit_posterior",
     "load_config",
-    "posterior_result",
     "ray_transform",
     "read_result",
     "read_scan",
     "reconstruct",
     "scanner",
+    "score",
     "simulate",
     "view_angles",
     "write_result",

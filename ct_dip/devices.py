@@ -2,8 +2,9 @@
 
 import contextlib
 import math
+import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ct_dip.errors import InputError
 
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
     import torch
 
 _ONE_THREAD_BELOW = 128**2  # pixels
+_lock = threading.Lock()
+_blocks: list[int] = []  # of `use_threads`: what the first of them found, and a count for each
 
 
 def pick_device(name: str = "auto") -> "torch.device":
@@ -36,28 +39,40 @@ def free_memory(device: "torch.device") -> int | None:
     return int(torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else None
 
 
-def pick_threads(threads: int | None, shape: tuple[int, int]) -> int:
-    """Return how many threads torch works with: as many as asked for, else one for images below 128².
+def pick_threads(threads: Literal["auto"] | int, shape: tuple[int, int]) -> int:
+    """Return how many threads torch works with: as many as asked for; ``auto`` is one for images below 128².
 
     There a second thread gains little on an idle machine, and on a busy one threads wait for each other at
     the end of every small operation. Larger images get all threads that torch has.
     """
     import torch
 
-    return threads or (1 if math.prod(shape) < _ONE_THREAD_BELOW else torch.get_num_threads())
+    if threads != "auto":
+        return threads
+    return 1 if math.prod(shape) < _ONE_THREAD_BELOW else torch.get_num_threads()
 
 
 @contextlib.contextmanager
 def use_threads(count: int) -> Iterator[None]:
-    """Let torch work with ``count`` threads in this block, and with as many as before after it."""
+    """Let torch work with ``count`` threads in this block, and with as many as before after it.
+
+    Part of torch's setting belongs to the whole process. So of blocks that run side by side in several
+    threads of Python, the last one that ends restores what the first one found.
+    """
     import torch
 
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
+    with _lock:
+        if not _blocks:
+            _blocks.append(torch.get_num_threads())
+        _blocks.append(count)
+        torch.set_num_threads(count)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        with _lock:
+            _blocks.pop()
+            if len(_blocks) == 1:
+                torch.set_num_threads(_blocks.pop())
 
 
 @contextlib.contextmanager

@@ -1,265 +1,233 @@
-"""The stages of a reconstruction, in order: the one place that knows them all."""
+"""From a scan to a prediction: plan, run the method, compare with what is known, say where it comes from."""
 
+import dataclasses
 import math
-from dataclasses import dataclass
+import platform
+import time
+from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from ct_dip import memory
 from ct_dip.arrays import Floats
-from ct_dip.classical.cgls import cgls
-from ct_dip.classical.fbp import fbp
-from ct_dip.classical.tv import tv
-from ct_dip.config import METHODS, RunConfig
-from ct_dip.data.comparison import Comparison, comparison_of_scan
+from ct_dip.config import RunConfig
+from ct_dip.data.comparison import comparison_of_scan
 from ct_dip.data.plausibility import implausible
-from ct_dip.data.result import Result
+from ct_dip.data.prediction import Prediction
 from ct_dip.data.scan import Scan
+from ct_dip.data.scan_file import read_scan
+from ct_dip.data.scores import HeldoutScores
 from ct_dip.devices import pick_device, pick_threads, use_threads
-from ct_dip.dip.budget import budget_warning
-from ct_dip.dip.ensemble import DipFit
-from ct_dip.dip.fit import Resume, fit_dip
-from ct_dip.errors import InputError
-from ct_dip.make_result import Outcome, make_result, posterior_outcome
+from ct_dip.errors import CtDipError, InputError
+from ct_dip.evaluation.heldout import score_heldout
+from ct_dip.evaluation.score import score
+from ct_dip.method import Job, Method
+from ct_dip.methods import find_method, load_config
 from ct_dip.operators import ray_transform
-from ct_dip.operators.linear_map import LinearMap
-from ct_dip.operators.ray import RayTransform
-from ct_dip.plan import Plan, plan_run
-from ct_dip.posterior.fit import fit_posterior, validate_time_budget
+from ct_dip.operators.sparse import estimate_bytes, estimate_peak_bytes
+from ct_dip.plan import Plan, StagePlan
 from ct_dip.progress import Progress
 
+_WORKING_ARRAYS = 20  # images and sinograms in float32 that a classical method holds at once, at most
+_FEWEST_VIEWS = 10  # of which two are held out
+_CHECKED_PIXELS = 128**2  # up to which they are held out by default: larger images take minutes
+AnyScan = Scan | str | Path
 
-@dataclass(frozen=True, kw_only=True)
-class _Job:
-    """What every method is given."""
 
-    scan: Scan
-    sinogram: Tensor  # on the device
-    config: RunConfig
-    progress: Progress
-    budget: int  # bytes
-    plan: Plan
-    budget_minutes: float | None = None
-    run_folder: Path | None = None
-    resume: Resume = "exact"
-    known: Comparison | None = None  # what the image is compared with when it is finished
-    fit: DipFit | None = None  # a network that was fitted before
+@overload
+def reconstruct(scan: AnyScan, config: RunConfig | None = None, **options: Any) -> Prediction: ...
 
-    def transform(self) -> RayTransform:
-        """The scan's ray transform."""
-        with self.progress.stage("ray transform"):
-            return ray_transform(
-                self.scan.geometry,
-                self.config.backend,
-                kernel=self.config.kernel,
-                memory_budget=self.budget,
-                device=self.sinogram.device,
-            )
 
-    def variance(self) -> tuple[Tensor, dict[str, Any]]:
-        """Variance of the measurements, and how it was found."""
-        variance, stated = self.scan.variance_or_estimate()
-        if stated:
-            return torch.as_tensor(variance), {"noise_estimated": False}
-        std = math.sqrt(variance.flat[0])
-        self.progress.note(f"the scan states no noise; estimated a standard deviation of {std:.3g}")
-        return torch.as_tensor(variance), {"noise_estimated": True, "noise_std": std}
+@overload
+def reconstruct(
+    scan: Sequence[AnyScan], config: RunConfig | None = None, **options: Any
+) -> list[Prediction]: ...
 
 
 def reconstruct(
-    scan: Scan,
+    scan: AnyScan | Sequence[AnyScan],
     config: RunConfig | None = None,
     *,
     progress: Progress | None = None,
     memory_budget: int | str | None = None,
     budget_minutes: float | None = None,
     run_folder: str | Path | None = None,
-    resume: Resume = "exact",
+    resume: Literal["exact", "compatible"] = "exact",
     reference: Floats | None = None,
     reference_std: float | None = None,
-    fit: DipFit | None = None,
-) -> Result:
-    """Reconstruct a scan with the method that the configuration names.
+    **settings: Any,
+) -> Prediction | list[Prediction]:
+    """Reconstruct a scan, or several, one after the other.
 
-    The ground truth of a simulated scan, or a reference, is used for the metrics of the finished image only.
+    The ground truth of a simulated scan, or a reference, is used for the scores of the finished image only.
 
     Args:
-        config: what to compute; see `ct_dip.config.load_config`.
+        scan: a `Scan`, the path of a scan file, or a list of them.
+        config: what to compute, see `ct_dip.load_config`; or else ``settings``.
         progress: told about every stage.
         memory_budget: bytes or text such as ``"4G"``; see `ct_dip.memory.memory_budget`.
         budget_minutes: for compressed or iterative inference, after the network's fit; see
             `ct_dip.fit_posterior`.
-        run_folder: where a long method keeps its checkpoints, and goes on from them.
+        run_folder: where a long method keeps its stages, and goes on from them.
         resume: see `ct_dip.fit_dip`.
         reference: image to compare with, of a scan without a ground truth, in 1/mm, (rows, columns).
         reference_std: noise of the reference's pixels, 1/mm; see `ct_dip.data.comparison`.
-        fit: of the network to this scan, if it is at hand, for methods ``dip`` and ``lin-dip``.
+        settings: ``method="tv"`` and what `ct_dip.load_config` takes, as ``strength=0.5``; and objects that
+            the method accepts, as ``fit`` of ``lin-dip``.
     """
-    config = (config or RunConfig()).with_preset(scan.geometry.domain_shape)
-    progress = progress or Progress()
-    budget = memory.memory_budget(memory_budget)
-    known = comparison_of_scan(scan, reference, reference_std)
-    validate_time_budget(budget_minutes)
-    if budget_minutes is not None and config.method != "lin-dip":
+    name = config.method if config is not None else settings.get("method")
+    method = find_method(name if isinstance(name, str) else load_config(**settings).method)
+    given = {key: settings.pop(key) for key in list(settings) if key in method.accepts}
+    if config is None:
+        config = load_config(**settings)
+    elif settings:
         raise InputError(
-            f"a time budget (--budget-minutes) has no effect with method {config.method!r}; drop it, or use "
-            "lin-dip"
+            f"{', '.join(settings)} beside a configuration has no effect with method {method.name!r}; put "
+            f"settings into the configuration (it accepts as objects: {', '.join(method.accepts) or 'none'})"
         )
-    if fit is not None:
-        _check_fit(fit, scan, config)
-    plan = plan_run(scan, config, budget=budget)
+    if not isinstance(scan, Scan | str | Path):
+        if run_folder is not None or reference is not None or given:
+            raise InputError("run_folder, reference and objects belong to one scan; reconstruct one by one")
+        common = {"memory_budget": memory_budget, "budget_minutes": budget_minutes, "progress": progress}
+        return [reconstruct(each, config, **common).plain() for each in scan]
+    scan = scan if isinstance(scan, Scan) else read_scan(scan)
+    config = config.resolved(scan.geometry.domain_shape)
+    comparison = comparison_of_scan(scan, reference, reference_std)
+    _check_minutes(budget_minutes, method)
+    progress = progress or Progress()
+    plan = plan_run(scan, config, budget=memory.memory_budget(memory_budget))
     plan.require()
     warnings = implausible(scan)
     for warning in warnings:
         progress.note(warning)
-    job = _Job(
+    job = Job(
         scan=scan,
         sinogram=torch.as_tensor(np.array(scan.sinogram), device=pick_device(config.device)),
         config=config,
         progress=progress,
-        budget=budget,
-        run_folder=None if run_folder is None else Path(run_folder),
-        known=known,
-        fit=fit,
-        budget_minutes=budget_minutes,
-        resume=resume,
+        budget=plan.budget,
         plan=plan,
+        budget_minutes=budget_minutes,
+        run_folder=None if run_folder is None else Path(run_folder),
+        resume=resume,
+        given=given,
     )
-    methods = {"fbp": _fbp, "cgls": _cgls, "tv": _tv, "dip": _dip, "lin-dip": _lin_dip}
-    with use_threads(pick_threads(config.threads, scan.geometry.domain_shape)):
+    threads = pick_threads(config.threads, scan.geometry.domain_shape)
+    with use_threads(threads):
         with memory.PeakMemory() as peak:
-            outcome = methods[config.method](job)
-        outcome.metrics["device"] = str(job.sinogram.device)
-        outcome.metrics["peak_memory_mb"] = peak.bytes / 2**20
-        if warnings:
-            outcome.metrics["warnings"] = warnings
-        return make_result(outcome, scan, config, known, progress, own_network=fit is None)
-
-
-def _check_fit(fit: DipFit, scan: Scan, config: RunConfig) -> None:
-    if "dip" not in METHODS[config.method]:
-        raise InputError(
-            f"a fit of the network has no effect with method {config.method!r}; use dip or lin-dip"
+            prediction = method.run(job)
+        if not np.isfinite(prediction.mean).all():
+            raise CtDipError(f"method {method.name} gave an image that is not finite; check its settings")
+        told = config.model_copy(update={"threads": threads}).model_dump(mode="json")
+        for section, chosen in prediction.settings.items():
+            told[section] |= chosen
+        if given:  # nobody knows what made them
+            told.pop("dip", None)
+        facts = {
+            "device": str(job.sinogram.device),
+            "peak_memory_mb": peak.bytes / 2**20,
+            "seeds": {"run": config.seed},
+        }
+        prediction = dataclasses.replace(
+            prediction,
+            mean=prediction.mean.astype(np.float32),
+            method=method.name,
+            pixel_size=scan.geometry.volume.pixel_size,
+            scan_digest=scan.digest,
+            settings=told,
+            diagnostics=prediction.diagnostics | facts,
+            warnings=(*warnings, *prediction.warnings),
+            versions=versions(),
+            traces={name: np.asarray(values, dtype=np.float64) for name, values in prediction.traces.items()},
+            comparison=comparison,
+            mask=None if scan.evaluated.all() else scan.evaluated,
         )
-    if fit.image.shape != scan.geometry.domain_shape:
-        raise InputError(
-            f"the fit has shape {fit.image.shape}, the scan's image {scan.geometry.domain_shape}; "
-            "give the scan that it was fitted to"
-        )
+        if comparison is not None:
+            with progress.stage(f"compare with the {comparison.name}"):
+                scores = score(prediction, comparison, scan.evaluated)
+            prediction = dataclasses.replace(prediction, scores=scores)
+    if _checks_views(job, prediction):
+        with progress.stage("held-out views"):
+            prediction = dataclasses.replace(prediction, heldout=_heldout(job, memory_budget))
+    return dataclasses.replace(prediction, seconds=progress.seconds)
 
 
-def _fbp(job: _Job) -> Outcome:
-    settings = job.config.fbp
-    with job.progress.stage("filtered back-projection"):
-        image = fbp(job.sinogram, job.scan.geometry, filter=settings.filter, cutoff=settings.cutoff)
-    return Outcome(image, {}, {})
+def _checks_views(job: Job[RunConfig], prediction: Prediction) -> bool:
+    """Whether to hold out views; by default where nothing else shows whether the error bars hold."""
+    if job.config.check != "auto" or prediction.comparison is not None or prediction.samples is None:
+        return job.config.check == "views"
+    many = len(np.unique(job.scan.geometry.angles)) >= _FEWEST_VIEWS
+    return many and prediction.mean.size <= _CHECKED_PIXELS and not job.given
 
 
-def _cgls(job: _Job) -> Outcome:
-    settings, sinogram = job.config.cgls, job.sinogram
-    transform = job.transform()
-    variance, metrics = job.variance()
-    with job.progress.stage("CGLS", settings.max_iterations) as stage:
-        solution = cgls(
-            transform,
-            sinogram,
-            weights=(1 / variance).to(sinogram),
-            discrepancy=float(np.sqrt(sinogram.numel())),
-            tolerance=settings.tolerance,
-            max_iterations=settings.max_iterations,
-            report=lambda step, residual: stage.update(step, residual=residual),
-        )
-    metrics |= {"iterations": len(solution.residuals) - 1, "stopped_by": solution.reason}
-    return Outcome(solution.image, metrics, {"residual": solution.residuals})
-
-
-def _tv(job: _Job) -> Outcome:
-    settings = job.config.tv
-    transform = job.transform()
-    variance, metrics = job.variance()
-    with job.progress.stage("total variation", settings.max_iterations) as stage:
-        solution = tv(
-            transform,
-            job.sinogram,
-            variance=variance,
-            strength=settings.strength,
-            isotropic=settings.isotropic,
-            tolerance=settings.tolerance,
-            max_iterations=settings.max_iterations,
-            seed=job.config.seed,
-            report=lambda step, objective, gap: stage.update(step, objective=objective, gap=gap),
-        )
-    if not solution.converged:
-        job.progress.note(
-            f"total variation stopped after {solution.iterations} iterations at a relative duality gap of "
-            f"{solution.gap:.2g}, above tv.tolerance {settings.tolerance:g}; raise tv.max_iterations"
-        )
-    metrics |= {
-        "iterations": solution.iterations,
-        "duality_gap": solution.gap,
-        "converged": solution.converged,
+def _heldout(job: Job[RunConfig], memory_budget: int | str | None) -> HeldoutScores:
+    """How the method predicts views that it did not see: the same run again, without a fifth of them."""
+    config = job.config.model_copy(update={"check": "none"})
+    folder = None if job.run_folder is None or not find_method(config.method).keeps_stages else job.run_folder
+    again: dict[str, Any] = {
+        "memory_budget": memory_budget,
+        "budget_minutes": job.budget_minutes,
+        "run_folder": None if folder is None else folder / "held-out views",
+        "resume": job.resume,
     }
-    return Outcome(solution.image, metrics, {"duality_gap": solution.gaps})
+    return score_heldout(job.scan, lambda scan: reconstruct(scan, config, **again))
 
 
-def _dip(job: _Job) -> Outcome:
-    fit, metrics = _fit_network(job, job.transform())
-    return Outcome(torch.as_tensor(fit.image), metrics, fit.traces)
+def plan_run(scan: Scan, config: RunConfig, *, budget: int, measure: bool = False) -> Plan:
+    """The plan of a run.
 
-
-def _fit_network(job: _Job, transform: LinearMap) -> tuple[DipFit, dict[str, Any]]:
-    _, metrics = job.variance()
-    fit = job.fit or fit_dip(
-        job.scan,
-        job.config.dip,
-        seed=job.config.seed,
-        transform=transform,
-        progress=job.progress,
-        run_folder=job.run_folder,
-        resume=job.resume,
-        device=job.sinogram.device,
+    Args:
+        budget: bytes that the run may take.
+        measure: whether to try every kind of work for a moment, to say how long the run may last.
+    """
+    method = find_method(config.method)
+    pixels, measurements = math.prod(scan.geometry.domain_shape), scan.sinogram.size
+    held = 4 * _WORKING_ARRAYS * (pixels + measurements)  # by every stage
+    if _is_sparse(scan, config, budget):
+        held += estimate_bytes(scan.geometry, config.kernel)
+    start = Plan(
+        method=method.name,
+        pixels=pixels,
+        measurements=measurements,
+        held=held,
+        budget=budget,
+        stages=(StagePlan(name="ray transform", bytes=held),),
     )
-    metrics |= {"steps": fit.steps, "misfit": fit.misfit, "loss": fit.loss, "stopped_by": fit.stopped_by}
-    if warning := budget_warning(metrics):
-        job.progress.note(warning)
-    return fit, metrics
+    plan = method.plan(scan, config, start)
+    if not measure or plan.bytes > budget:
+        return plan
+    begin = time.perf_counter()
+    transform = ray_transform(scan.geometry)
+    assembly = time.perf_counter() - begin
+    return plan.with_seconds({"ray transform": assembly} | method.seconds(scan, config, plan, transform))
 
 
-def _inference_transform(job: _Job, transform: RayTransform) -> RayTransform:
-    """The ray transform itself, unless it is tomosipo's, which has neither float64 nor an exact adjoint."""
-    if job.config.backend != "tomosipo":
-        return transform
-    replacement = ray_transform(
-        job.scan.geometry,
-        kernel=job.config.kernel,
-        memory_budget=job.budget,
-        device=job.sinogram.device,
-    )
-    job.progress.note(
-        f"inference uses the ray transform's kernel {replacement.kernel!r}; the network was fitted with "
-        f"{transform.kernel!r}"
-    )
-    return replacement
+def _is_sparse(scan: Scan, config: RunConfig, budget: int) -> bool:
+    """Return whether the ray transform, that of inference if it has its own, is a matrix."""
+    fits = estimate_peak_bytes(scan.geometry, config.kernel) <= budget
+    return config.backend == "sparse" or (config.backend in ("auto", "tomosipo") and fits)
 
 
-def _lin_dip(job: _Job) -> Outcome:
-    transform = job.transform()
-    fit, metrics = _fit_network(job, transform)
-    posterior = fit_posterior(
-        fit,
-        job.scan,
-        job.config.inference,
-        transform=_inference_transform(job, transform),
-        progress=job.progress,
-        plan=job.plan.inference,
-        budget_minutes=job.budget_minutes,
-        run_folder=job.run_folder,
-        seed=job.config.seed,
-        device=job.sinogram.device,
-    )
-    outcome = posterior_outcome(posterior, job.scan, job.config, job.known, job.progress)
-    return outcome._replace(metrics=metrics | outcome.metrics, traces=fit.traces | outcome.traces)
+def _check_minutes(minutes: float | None, method: Method[Any]) -> None:
+    if minutes is None:
+        return
+    if not minutes > 0:
+        raise InputError(
+            f"a time budget of {minutes:g} minutes must be positive; give for example 10, or leave it out "
+            "for no limit"
+        )
+    if not method.limits_time:
+        raise InputError(
+            f"a time budget (--budget-minutes) has no effect with method {method.name!r}; drop it, or use "
+            "lin-dip"
+        )
+
+
+def versions() -> dict[str, str]:
+    """List the versions of everything that decides the numbers."""
+    packages = ("ct_dip", "torch", "numpy", "scipy", "astra-toolbox")
+    return {"python": platform.python_version()} | {name: version(name) for name in packages}

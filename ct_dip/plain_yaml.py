@@ -40,5 +40,7 @@ class _PlainLoader(yaml.SafeLoader):
         for number, key in enumerate(keys):
             if key in keys[:number]:
                 line = node.value[number][0].start_mark.line + 1
-                raise InputError(f"key {shortened(repr(key))} is there twice, again in line {line}; keep one")
+                raise InputError(
+                    f"key {shortened(repr(key))} is given twice, the second time in line {line}; keep one"
+                )
         return super().construct_mapping(node, deep)

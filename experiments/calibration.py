@@ -12,8 +12,8 @@ import numpy as np
 
 from benchmarks.kmnist import kmnist_scans
 from benchmarks.kmnist_loglik import figures
-from ct_dip.config import load_config
 from ct_dip.dip.fit import fit_dip
+from ct_dip.methods import load_config
 from ct_dip.operators import ray_transform
 from ct_dip.posterior.fit import fit_posterior
 

@@ -21,11 +21,11 @@ from scipy.ndimage import uniform_filter
 from benchmarks.kmnist import data_folder
 from ct_dip.arrays import Bools, Floats
 from ct_dip.cli.console import ConsoleProgress
-from ct_dip.config import load_config
-from ct_dip.data.result import write_result
+from ct_dip.data.result_file import write_result
 from ct_dip.data.scan import Scan
 from ct_dip.evaluation.coverage import coverage
 from ct_dip.importers.reference import reference_image
+from ct_dip.methods import load_config
 from ct_dip.pipeline import reconstruct
 from ct_dip.report.all_figures import write_figures
 from ct_dip.report.report_page import write_report
@@ -98,16 +98,16 @@ def main() -> None:
             "coverage_if_its_noise_is_ignored": result.std,
         }.items()
     }
-    figures = {key: result.metrics[key] for key in ("psnr", "sigma_y", "sigma_y_stated")} | held
+    figures = {key: result.diagnostics[key] for key in ("psnr", "sigma_y", "sigma_y_stated")} | held
     figures |= {
         "reference_noise": typical,
         "reference_noise_5_and_95_percent": np.quantile(noise[inside], [0.05, 0.95]).tolist(),
         "mean_std": float(result.std[inside].mean()),
         "rms_difference": float(np.sqrt(np.mean((result.mean - reference)[inside] ** 2))),
-        "effective_dimension": result.metrics["effective_dimension"],
-        "certificate": result.metrics["certificate"],
+        "effective_dimension": result.diagnostics["effective_dimension"],
+        "certificate": result.diagnostics["certificate"],
         "seconds": result.seconds,
-        "peak_memory_mb": result.metrics["peak_memory_mb"],
+        "peak_memory_mb": result.diagnostics["peak_memory_mb"],
     }
     print(json.dumps(figures, indent=2))
 

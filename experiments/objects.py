@@ -14,13 +14,13 @@ import numpy as np
 from scipy.stats import norm
 
 from ct_dip.arrays import Bools, Floats
-from ct_dip.config import load_config
 from ct_dip.data.scan import Scan
 from ct_dip.data.simulate import NoiseLevel, simulate
 from ct_dip.dip.fit import fit_dip
 from ct_dip.evaluation.coverage import coverage
 from ct_dip.evaluation.near import near_object
 from ct_dip.geometry import Volume
+from ct_dip.methods import load_config
 from ct_dip.operators import ray_transform
 from ct_dip.posterior.fit import fit_posterior
 from ct_dip.scanners import scanner

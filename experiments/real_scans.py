@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 
 from ct_dip.arrays import Bools
-from ct_dip.config import load_config
 from ct_dip.data.scan import Scan
 from ct_dip.importers.fips_walnut import read_fips_walnut
 from ct_dip.importers.htc2022 import read_htc2022
 from ct_dip.importers.reference import reference_image
+from ct_dip.methods import load_config
 from ct_dip.pipeline import reconstruct
 from ct_dip.quality import psnr
 from ct_dip.report.figures import reconstruction_panel, save_png

@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from ct_dip.cli import main
-from ct_dip.config import InferenceConfig, load_config
-from ct_dip.data.result import read_result
+from ct_dip.data.result_file import read_result
 from ct_dip.data.scan_file import write_scan
 from ct_dip.data.simulate import NoiseLevel, simulate
 from ct_dip.devices import pick_device
@@ -14,8 +13,10 @@ from ct_dip.dip import fit as dip_fit
 from ct_dip.dip.ensemble import Ensemble
 from ct_dip.dip.presets import resolve
 from ct_dip.geometry import Volume
+from ct_dip.methods import load_config
 from ct_dip.operators import ray_transform
 from ct_dip.pipeline import reconstruct
+from ct_dip.posterior.config import InferenceConfig
 from ct_dip.posterior.fit import fit_posterior
 from ct_dip.scanners import scanner
 from ct_dip.tangent.jacobian import Jacobian
@@ -76,7 +77,7 @@ def test_methods_find_what_they_find_on_the_cpu(method, settings):
     with pretend_device():
         result = reconstruct(SCAN, configure(method, **settings))
     close(result, reconstruct(SCAN, configure(method, "cpu", **settings)))
-    assert result.metrics["device"] == "pretend:0"
+    assert result.diagnostics["device"] == "pretend:0"
 
 
 def test_the_command_line_takes_any_device_that_torch_knows(tmp_path):
@@ -85,7 +86,7 @@ def test_the_command_line_takes_any_device_that_torch_knows(tmp_path):
     with pretend_device():
         line = ["reconstruct", str(tmp_path / "scan.h5"), "--method", "cgls", "--device", "pretend"]
         assert main([*line, "--out", str(tmp_path / "cgls.h5")]) == 0
-    assert read_result(tmp_path / "cgls.h5").metrics["device"] == "pretend:0"
+    assert read_result(tmp_path / "cgls.h5").diagnostics["device"] == "pretend:0"
 
 
 @pytest.mark.parametrize("stopping", ["discrepancy", "variance"])
@@ -133,7 +134,7 @@ def test_error_bars_are_those_of_the_cpu_and_so_are_resumed_ones(regime, tmp_pat
         for _ in range(2):
             result = reconstruct(SCAN, configure("lin-dip", **settings), run_folder=tmp_path)
             close(result, expected)
-    assert result.metrics["device"] == "pretend:0"
+    assert result.diagnostics["device"] == "pretend:0"
 
 
 @pytest.fixture(scope="module")
@@ -185,7 +186,7 @@ def test_the_jacobian_of_any_network_works_there():
 
 def test_features_stay_on_the_host_where_the_device_has_no_room_for_them(monkeypatch):
     """The plan says so, the blocks are there, and the numbers are the same."""
-    from ct_dip.plan import plan_run
+    from ct_dip.pipeline import plan_run
     from ct_dip.posterior import compressed_fit
 
     settings = {"inference__regime": "compressed", "inference__samples": 20, "inference__starts": 1}
@@ -193,9 +194,9 @@ def test_features_stay_on_the_host_where_the_device_has_no_room_for_them(monkeyp
     kept = []
     grow = compressed_fit.extend
     monkeypatch.setattr(compressed_fit, "extend", lambda *a, **k: kept.append(grow(*a, **k)) or kept[-1])
-    monkeypatch.setattr("ct_dip.plan.free_memory", lambda device: 1)
+    monkeypatch.setattr("ct_dip.methods.lin_dip.free_memory", lambda device: 1)
     with pretend_device():
-        assert plan_run(SCAN, configure("lin-dip", **settings), budget=2**34).inference.features_on_host
+        assert plan_run(SCAN, configure("lin-dip", **settings), budget=2**34).details.features_on_host
         result = reconstruct(SCAN, configure("lin-dip", **settings))
         features, basis = kept[-1].features, kept[-1].basis
         assert all(block.is_cpu for block in features.blocks)

@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from ct_dip.checkpoint import BITS, load_checkpoint, save_checkpoint, stage_object, take
-from ct_dip.config import DipConfig, InferenceConfig
+from ct_dip.dip.config import DipConfig
 from ct_dip.dip.fit import fit_dip
 from ct_dip.errors import InputError
+from ct_dip.posterior.config import InferenceConfig
 from ct_dip.posterior.fit import fit_posterior
 from tests import tiny
 

@@ -19,7 +19,7 @@ import os, random, shutil, signal, sys, time
 import numpy as np
 import ct_dip.dip.fit, ct_dip.pipeline, ct_dip.report.figures
 from ct_dip.cli import main
-from ct_dip.data.result import read_result
+from ct_dip.data.result_file import read_result
 
 ct_dip.dip.fit._CHECKPOINT_SECONDS = 0.05
 options = sys.argv[2:]

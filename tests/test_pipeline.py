@@ -1,14 +1,16 @@
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
-from ct_dip.config import RunConfig, load_config
 from ct_dip.data.noise import WhiteNoise
-from ct_dip.data.result import read_result, write_result
+from ct_dip.data.result_file import read_result, write_result
 from ct_dip.data.simulate import NoiseLevel, simulate
 from ct_dip.errors import InputError, MemoryBudgetError, ScanError
 from ct_dip.geometry import Volume
+from ct_dip.methods import load_config
 from ct_dip.pipeline import reconstruct
 from ct_dip.progress import Progress
 from ct_dip.quality import psnr
@@ -33,7 +35,7 @@ class Notes(Progress):
 
 
 def test_every_method_finds_the_object(scan):
-    quality = {m: reconstruct(scan, load_config(method=m)).metrics["psnr"] for m in CLASSICAL}
+    quality = {m: reconstruct(scan, load_config(method=m)).scores.psnr.value for m in CLASSICAL}
     assert quality["fbp"] > 22
     assert quality["cgls"] > 22
     assert quality["tv"] > max(quality["fbp"], quality["cgls"]) + 2
@@ -44,11 +46,11 @@ def test_results_say_what_was_done(scan):
     result = reconstruct(scan, load_config(method="tv", settings=["tv.strength=0.4"]), progress=progress)
     assert result.settings["tv"]["strength"] == 0.4
     assert result.scan_digest == scan.digest
-    assert result.metrics["converged"]
-    assert result.metrics["duality_gap"] == result.traces["duality_gap"][-1]
+    assert result.diagnostics["converged"]
+    assert result.diagnostics["duality_gap"] == result.traces["duality_gap"][-1]
     assert set(result.seconds) == {"ray transform", "total variation", "compare with the truth"}
-    assert result.metrics["psnr"] == pytest.approx(psnr(result.mean, scan.ground_truth))
-    assert result.metrics["peak_memory_mb"] > 10
+    assert result.scores.psnr.value == pytest.approx(psnr(result.mean, scan.ground_truth))
+    assert result.diagnostics["peak_memory_mb"] > 10
     assert {"torch", "numpy", "ct_dip", "python"} <= set(result.versions)
 
 
@@ -57,7 +59,7 @@ def test_the_truth_is_never_used(scan):
     for method in CLASSICAL:
         seen, unseen = (reconstruct(s, load_config(method=method)) for s in (scan, blind))
         assert np.array_equal(seen.mean, unseen.mean)
-        assert "psnr" not in unseen.metrics
+        assert "psnr" not in unseen.diagnostics
 
 
 @pytest.mark.parametrize("method", ["cgls", "tv"])
@@ -81,7 +83,7 @@ def test_the_thinnest_images_work(shape, method):
     scan = simulate(np.ones(shape), geometry, noise=NoiseLevel(relative=0.05))
     result = reconstruct(scan, load_config(method=method))
     assert result.mean.shape == shape
-    assert "ssim" not in result.metrics
+    assert "ssim" not in result.diagnostics
 
 
 def test_threads_are_set_and_said(scan):
@@ -100,6 +102,25 @@ def test_threads_are_set_and_said(scan):
         torch.set_num_threads(before)
 
 
+def test_two_runs_side_by_side_are_two_runs_one_after_the_other(scan):
+    """Nothing of a run is left in the process: not its threads of torch, and no bit of its result."""
+    before = torch.get_num_threads()
+    settings = ["dip.channels=[8,8]", "dip.max_steps=60", "dip.cooldown_steps=20", "inference.starts=1"]
+    configs = [
+        load_config(method="lin-dip", settings=settings, seed=3),
+        load_config(method="dip", settings=settings[:3], seed=4, threads=1),
+    ]
+    alone = [reconstruct(scan, config) for config in configs]
+    with ThreadPoolExecutor(2) as pool:
+        together = list(pool.map(lambda config: reconstruct(scan, config), configs))
+    with ThreadPoolExecutor(1) as fresh:
+        assert fresh.submit(torch.get_num_threads).result() == before
+    for one, other in zip(alone, together, strict=True):
+        assert np.array_equal(one.mean, other.mean)
+    assert np.array_equal(alone[0].std, together[0].std)
+    assert torch.get_num_threads() == before
+
+
 def test_backends_give_the_same_image(scan):
     """ODL's rays differ by a rounding error, and a few of those run along pixel edges."""
     sparse, astra, odl = (
@@ -113,8 +134,8 @@ def test_unknown_noise_is_estimated_and_said(scan):
     white = simulate("ellipses", FAN, noise=NoiseLevel(relative=0.03), seed=2)
     progress = Notes()
     result = reconstruct(replace(white, noise=None), load_config(method="tv"), progress=progress)
-    assert result.metrics["noise_estimated"]
-    assert result.metrics["noise_std"] == pytest.approx(white.noise.std, rel=0.5)
+    assert result.diagnostics["noise_estimated"]
+    assert result.diagnostics["noise_std"] == pytest.approx(white.noise.std, rel=0.5)
     assert "estimated" in progress.notes[0]
 
 
@@ -128,8 +149,8 @@ def test_a_solver_that_did_not_converge_says_so(scan):
     progress = Notes()
     config = load_config(method="tv", settings=["tv.max_iterations=20"])
     result = reconstruct(scan, config, progress=progress)
-    assert result.metrics["converged"] is False
-    assert result.metrics["duality_gap"] > 1e-3
+    assert result.diagnostics["converged"] is False
+    assert result.diagnostics["duality_gap"] > 1e-3
     assert "tv.max_iterations" in progress.notes[-1]
 
 
@@ -137,14 +158,14 @@ def test_the_deep_image_prior_is_a_method_like_the_others(scan, tmp_path):
     settings = ["dip.channels=[8,8]", "dip.max_steps=60", "dip.cooldown_steps=20"]
     config = load_config(method="dip", settings=settings, seed=3)
     result = reconstruct(scan, config, run_folder=tmp_path)
-    assert result.metrics["steps"] == 60
-    assert result.metrics["misfit"] == pytest.approx(result.traces["misfit"][-1], rel=0.2)
+    assert result.diagnostics["steps"] == 60
+    assert result.diagnostics["misfit"] == pytest.approx(result.traces["misfit"][-1], rel=0.2)
     assert len(result.traces["psnr"]) == 60
     # What was left to the preset is in the result, and runs again to the same bits.
     settings = result.settings["dip"]
     assert settings["skip_channels"] == [4]
     assert settings["learning_rate"] > 0
-    again = reconstruct(scan, RunConfig.model_validate(result.settings))
+    again = reconstruct(scan, load_config(**result.settings))
     assert np.array_equal(again.mean, result.mean)
 
 
@@ -159,36 +180,39 @@ def test_lin_dip_adds_error_bars(tmp_path):
     result = reconstruct(scan, config, run_folder=tmp_path)
     assert result.std.shape == result.mean.shape
     assert (result.std > 0).all()
-    assert result.arrays["samples"].shape == (3, 16, 16)
+    assert result.samples.shape == (3, 16, 16)
     np.testing.assert_allclose(
-        result.mean, (result.arrays["dip"] + result.arrays["linear"]) / 2, rtol=1e-4, atol=1e-6
+        result.mean, (result.images["dip"] + result.images["linear"]) / 2, rtol=1e-4, atol=1e-6
     )
-    patches = {name for name in result.arrays if name.startswith("patch_")}
-    assert len(patches) == 16  # 16 = 5 + 5 + 5 + 1, both ways
-    assert result.arrays["patch_5_10"].shape == (25, 25)
-    assert result.arrays["patch_0_15"].shape == (5, 5)
-    metrics = result.metrics
-    assert metrics["psnr"] == pytest.approx(psnr(result.mean, scan.ground_truth))
-    assert 0.5 < metrics["coverage_95"] <= 1
-    assert metrics["log_likelihood_per_pixel"] > 0
+    assert len(result.patches) == 16  # 16 = 5 + 5 + 5 + 1, both ways
+    sizes = {(p.rows.start, p.columns.start): p.covariance.shape for p in result.patches}
+    assert (sizes[5, 10], sizes[0, 15]) == ((25, 25), (5, 5))
+    metrics = result.diagnostics
+    assert result.scores.psnr.value == pytest.approx(psnr(result.mean, scan.ground_truth))
+    assert 0.5 < result.scores.coverage(0.95).value <= 1
+    assert result.scores.log_likelihood[0].value > 0
     assert metrics["sigma_y"] == pytest.approx(metrics["sigma_y_stated"], rel=0.3)
     assert metrics["evidence"] == pytest.approx(result.traces["evidence"][-1], rel=1e-6)
     assert {"log_scale", "log_noise", "log_variance.in"} <= set(metrics["hyperparameters"])
     assert {"feature statistics", "evidence", "posterior"} <= set(result.seconds)
     # Every choice that was left open is in the result, and runs again to the same bits.
     assert result.settings["inference"]["objective"] == "scale"
-    again = reconstruct(scan, RunConfig.model_validate(result.settings))
+    again = reconstruct(scan, load_config(**result.settings))
     assert np.array_equal(again.mean, result.mean)
     assert np.array_equal(again.std, result.std)
     # A written file holds all of it.
     write_result(tmp_path / "r.h5", result)
     read = read_result(tmp_path / "r.h5")
     np.testing.assert_array_equal(read.std, result.std.astype(np.float32))
-    assert set(read.arrays) == set(result.arrays)
+    assert read.scores == result.scores
+    assert set(read.images) == {"fbp", "dip", "linear"}
+    np.testing.assert_array_equal(read.samples, result.samples.astype(np.float32))
+    np.testing.assert_array_equal(read.sinogram.std, result.sinogram.std.astype(np.float32))
+    assert {p.rows.start for p in read.patches} == {0, 5, 10, 15}
     # Nobody looked at the truth.
     blind = reconstruct(replace(scan, ground_truth=None), config)
     assert np.array_equal(blind.std, result.std)
-    assert "coverage_95" not in blind.metrics
+    assert blind.scores is None
 
 
 def test_exact_inference_that_does_not_fit_is_refused_before_the_network_is_fitted(scan):
@@ -253,7 +277,7 @@ def test_only_the_evidence_is_redone_for_another_hyperprior(tmp_path, monkeypatc
     monkeypatch.setattr("ct_dip.evidence.stage.fit_evidence", refuse)
     again = reconstruct(scan, config("inference.hyperprior=none"), run_folder=tmp_path)
     assert np.array_equal(again.std, other.std)
-    assert again.metrics["hyperparameters"] == other.metrics["hyperparameters"]
+    assert again.diagnostics["hyperparameters"] == other.diagnostics["hyperparameters"]
     assert np.array_equal(again.traces["evidence"], other.traces["evidence"])
 
 
@@ -281,5 +305,5 @@ def test_a_network_that_ran_out_of_steps_is_said(scan):
     ):
         progress = Notes()
         result = reconstruct(scan, load_config(method="dip", settings=settings), progress=progress)
-        assert (result.metrics["stopped_by"] == "budget") == said
+        assert (result.diagnostics["stopped_by"] == "budget") == said
         assert any("budget of 30 steps at a misfit of" in note for note in progress.notes) == said

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import ct_dip
-from ct_dip.config import load_config
-from ct_dip.data.result import read_result, write_result
+from ct_dip.data.result_file import read_result, write_result
 from ct_dip.data.simulate import NoiseLevel, simulate
 from ct_dip.errors import InputError
 from ct_dip.evaluation.coverage import coverage
 from ct_dip.geometry import Volume
+from ct_dip.methods import load_config
 from ct_dip.progress import Progress
 from ct_dip.quality import psnr
 from ct_dip.scanners import scanner
@@ -43,34 +43,34 @@ def test_a_reference_changes_the_words_and_not_the_image(whole, tmp_path):
     np.testing.assert_array_equal(found.mean, whole.mean)
     np.testing.assert_array_equal(found.std, whole.std)
     # An exact reference gives the numbers of the truth.
-    assert whole.metrics["compared_with"] == "truth"
-    assert found.metrics["compared_with"] == "reference"
-    assert "reference_std" not in found.metrics
-    for name in ("psnr", "ssim", "coverage_95", "log_likelihood_per_pixel", "log_likelihood_per_pixel_1x1"):
-        assert found.metrics[name] == pytest.approx(whole.metrics[name]), name
-    assert set(whole.arrays) ^ set(found.arrays) == {"truth", "reference"}
+    assert whole.comparison.name == "truth"
+    assert found.comparison.name == "reference"
+    assert found.comparison.noise_std == 0
+    for name in ("psnr", "ssim", "coverage_95", "log_likelihood_image", "log_likelihood_1"):
+        assert found.scores.row()[name] == pytest.approx(whole.scores.row()[name]), name
     write_result(tmp_path / "r.h5", found)
-    np.testing.assert_array_equal(read_result(tmp_path / "r.h5").arrays["reference"], SCAN.ground_truth)
+    np.testing.assert_array_equal(read_result(tmp_path / "r.h5").comparison.image, SCAN.ground_truth)
 
 
 def test_the_noise_of_a_reference_is_added_in_quadrature(whole):
     noise = 0.003
     reference = SCAN.ground_truth + noise * np.random.default_rng(0).standard_normal((12, 12))
     found = ct_dip.reconstruct(BLIND, CONFIG, reference=reference, reference_std=noise)
-    assert found.metrics["reference_std"] == noise
+    assert found.comparison.noise_std == noise
     expected = coverage(reference, whole.mean, np.hypot(whole.std, noise), [0.5, 0.95])
-    assert [found.metrics["coverage_50"], found.metrics["coverage_95"]] == pytest.approx(list(expected))
+    row = found.scores.row()
+    assert [row["coverage_50"], row["coverage_95"]] == pytest.approx(list(expected))
     silent = ct_dip.reconstruct(BLIND, CONFIG, reference=reference)
-    assert silent.metrics["coverage_50"] < found.metrics["coverage_50"]
-    assert silent.metrics["log_likelihood_per_pixel"] != found.metrics["log_likelihood_per_pixel"]
+    assert silent.scores.row()["coverage_50"] < row["coverage_50"]
+    assert silent.scores.row()["log_likelihood_image"] != row["log_likelihood_image"]
 
 
 @pytest.mark.parametrize("method", ["fbp", "cgls", "tv"])
 def test_every_method_can_be_compared(method):
     found = ct_dip.reconstruct(BLIND, load_config(method=method), reference=SCAN.ground_truth)
-    assert found.metrics["psnr"] == pytest.approx(psnr(found.mean, SCAN.ground_truth))
-    assert found.metrics["compared_with"] == "reference"
-    assert list(found.arrays) == ["reference"]
+    assert found.scores.psnr.value == pytest.approx(psnr(found.mean, SCAN.ground_truth))
+    assert found.comparison.name == "reference"
+    assert (found.std, found.samples, found.sinogram, found.images) == (None, None, None, {})
 
 
 def test_a_contradicting_reference_is_refused_before_any_work():
@@ -89,7 +89,7 @@ def test_a_fit_that_is_at_hand_is_used(whole, fit, monkeypatch):
     found = ct_dip.reconstruct(SCAN, CONFIG, fit=fit)
     np.testing.assert_array_equal(found.mean, whole.mean)
     np.testing.assert_array_equal(found.std, whole.std)
-    assert found.metrics["misfit"] == whole.metrics["misfit"]
+    assert found.diagnostics["misfit"] == whole.diagnostics["misfit"]
     assert "dip" not in found.settings  # nobody knows how it was fitted
     assert found.settings["inference"] == whole.settings["inference"]
     image = ct_dip.reconstruct(SCAN, load_config(method="dip"), fit=fit)
@@ -106,19 +106,22 @@ def test_a_fit_of_something_else_is_refused(fit):
 
 def test_a_posterior_becomes_a_result(whole, fit):
     posterior = ct_dip.fit_posterior(fit, SCAN, CONFIG.inference, seed=CONFIG.seed)
-    found = ct_dip.posterior_result(posterior, SCAN, CONFIG)
+    found = ct_dip.reconstruct(SCAN, CONFIG, posterior=posterior)
     assert found.method == "lin-dip"
-    assert set(found.arrays) == set(whole.arrays)
-    for name, values in whole.arrays.items():
-        np.testing.assert_allclose(found.arrays[name], values, rtol=1e-6, err_msg=name)
-    of_the_run = {"steps", "misfit", "loss", "stopped_by", "noise_estimated", "peak_memory_mb"}
-    assert set(whole.metrics) - set(found.metrics) == of_the_run
-    assert found.metrics["evidence"] == pytest.approx(whole.metrics["evidence"])
-    assert found.metrics["coverage_95"] == whole.metrics["coverage_95"]
+    for name in ("mean", "std", "samples"):
+        np.testing.assert_allclose(getattr(found, name), getattr(whole, name), rtol=1e-6, err_msg=name)
+    for ours, theirs in zip(found.patches, whole.patches, strict=True):
+        np.testing.assert_allclose(ours.covariance, theirs.covariance, rtol=1e-6)
+    of_the_run = {"steps", "misfit", "loss", "stopped_by", "noise_estimated"}
+    assert set(whole.diagnostics) - set(found.diagnostics) == of_the_run
+    assert found.diagnostics["evidence"] == pytest.approx(whole.diagnostics["evidence"])
+    assert found.scores.coverage(0.95) == whole.scores.coverage(0.95)
     assert "dip" not in found.settings
-    against = ct_dip.posterior_result(posterior, BLIND, reference=SCAN.ground_truth, reference_std=0.01)
-    assert against.metrics["reference_std"] == 0.01
-    assert len(against.arrays["samples"]) == 100  # what a run does by itself
+    against = ct_dip.reconstruct(
+        BLIND, method="lin-dip", posterior=posterior, reference=SCAN.ground_truth, reference_std=0.01
+    )
+    assert against.comparison.noise_std == 0.01
+    assert len(against.samples) == 100  # what a run does by itself
     other = simulate("ellipses", scanner(Volume(shape=(10, 12)), views=8), seed=2)
     with pytest.raises(InputError, match="posterior has shape"):
-        ct_dip.posterior_result(posterior, other)
+        ct_dip.reconstruct(other, CONFIG, posterior=posterior)

@@ -9,14 +9,13 @@ import time
 import pytest
 
 from ct_dip.cli import main
-from ct_dip.config import load_config
 from ct_dip.data.scan_file import write_scan
 from ct_dip.data.simulate import NoiseLevel, simulate
 from ct_dip.dip.fit import fit_dip
 from ct_dip.errors import MemoryBudgetError
 from ct_dip.geometry import Volume
-from ct_dip.pipeline import reconstruct
-from ct_dip.plan import plan_run
+from ct_dip.methods import load_config
+from ct_dip.pipeline import plan_run, reconstruct
 from ct_dip.scanners import scanner
 
 QUICK = ["dip.channels=[8,8]", "dip.max_steps=30", "dip.cooldown_steps=10"]
@@ -34,7 +33,7 @@ def test_every_method_has_a_plan():
         plan = plan_run(scan, load_config(method=method), budget=2**34)
         assert plan.stages[0].name == "ray transform"
         assert plan.bytes == max(stage.bytes for stage in plan.stages)
-        assert (plan.weights > 0) == ("dip" in method)
+        assert ("network" in plan.facts) == ("dip" in method)
         assert plan.seconds is None
         plan.require()
 
@@ -77,11 +76,11 @@ def test_the_run_follows_the_plan_near_the_limit():
     scan = make(20)
     config = load_config(method="lin-dip", settings=[*QUICK, "inference.starts=1", "inference.samples=2"])
     plan = plan_run(scan, config, budget=2**34)
-    assert plan.regime == "exact"
-    budget = max(plan.inference.bytes.values()) + 1  # not enough for the images and sinograms beside them
-    assert plan_run(scan, config, budget=budget).regime == "compressed"
+    assert plan.facts["regime"] == "exact"
+    budget = max(plan.details.bytes.values()) + 1  # not enough for the images and sinograms beside them
+    assert plan_run(scan, config, budget=budget).facts["regime"] == "compressed"
     result = reconstruct(scan, config, memory_budget=budget)
-    assert result.metrics["regime"] == "compressed"
+    assert result.diagnostics["regime"] == "compressed"
 
 
 @pytest.mark.parametrize("regime", ["exact", "compressed"])
@@ -92,12 +91,12 @@ def test_said_memory_is_enough(tmp_path, regime):
 import sys
 from ct_dip import load_config, read_scan, reconstruct, fit_dip, DipConfig, ray_transform
 from ct_dip.memory import anonymous_bytes
-from ct_dip.plan import plan_run
+from ct_dip.pipeline import plan_run
 scan = read_scan(sys.argv[1])
 fit_dip(scan, DipConfig(channels=(8, 8), max_steps=2, cooldown_steps=1, warmup_steps=1))
 before = anonymous_bytes()
 config = load_config(method="lin-dip", settings=sys.argv[2:])
-peak = reconstruct(scan, config).metrics["peak_memory_mb"] * 2**20
+peak = reconstruct(scan, config).diagnostics["peak_memory_mb"] * 2**20
 print(int(peak - before), plan_run(scan, config, budget=2**34).bytes)
 """
     settings = [*QUICK, "inference.starts=1", f"inference.regime={regime}"]

@@ -3,7 +3,7 @@
 import numpy as np
 import scipy.io
 
-from ct_dip.config import load_config
+from ct_dip.methods import load_config
 from ct_dip.pipeline import reconstruct
 from experiments.real_scans import field_of_view, load_htc, load_walnut
 

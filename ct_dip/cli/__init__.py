@@ -12,6 +12,7 @@ from ct_dip.cli.demo import demo
 from ct_dip.cli.export import export
 from ct_dip.cli.import_ import import_
 from ct_dip.cli.info import info
+from ct_dip.cli.methods import methods
 from ct_dip.cli.plan import plan
 from ct_dip.cli.query import query
 from ct_dip.cli.reconstruct import reconstruct
@@ -42,7 +43,7 @@ def _root(
     pass
 
 
-_FUNCTIONS = (simulate, import_, info, plan, reconstruct, report, query, export, demo)
+_FUNCTIONS = (simulate, import_, info, methods, plan, reconstruct, report, query, export, demo)
 VERBS = {verb.__name__.rstrip("_"): verb for verb in _FUNCTIONS}  # "import" is Python's own word
 for _name, _verb in VERBS.items():
     app.command(_name)(_verb)

@@ -23,12 +23,12 @@ def demo(
     """Scan a generated object, reconstruct it with error bars, and write a page that explains the result."""
     if preset not in PRESETS:
         raise InputError(f"--preset {preset!r} is not known; choose one of {', '.join(PRESETS)}")
-    from ct_dip.config import load_config
-    from ct_dip.data.result import write_result
+    from ct_dip.data.result_file import write_result
     from ct_dip.data.scan_file import write_scan
     from ct_dip.data.simulate import NoiseLevel, simulate
     from ct_dip.files import check_writable
     from ct_dip.geometry import Volume
+    from ct_dip.methods import load_config
     from ct_dip.pipeline import reconstruct
     from ct_dip.report.page import write_comparison
     from ct_dip.report.report_page import write_report

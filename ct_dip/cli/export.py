@@ -17,7 +17,7 @@ def export(
 ) -> None:
     """Write the mean and the standard deviation of a result as images, in 1/mm, with the pixel size."""
     from ct_dip.data.export import export_result
-    from ct_dip.data.result import read_result
+    from ct_dip.data.result_file import read_result
 
     loaded = read_result(result)
     files = export_result(loaded, out, format)

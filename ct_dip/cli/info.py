@@ -12,7 +12,7 @@ from ct_dip.errors import ResultError
 from ct_dip.progress import format_duration
 
 if TYPE_CHECKING:
-    from ct_dip.data.result import Result
+    from ct_dip.data.prediction import Prediction
     from ct_dip.data.scan import Scan
 
 
@@ -23,7 +23,7 @@ def info(
 ) -> None:
     """Show what a scan or result file holds."""
     from ct_dip.data.hdf5 import file_kind
-    from ct_dip.data.result import read_result
+    from ct_dip.data.result_file import read_result
     from ct_dip.data.scan_file import read_scan
 
     if file_kind(file) == "scan":
@@ -90,7 +90,7 @@ def scan_summary(scan: "Scan") -> dict[str, str]:
     return rows
 
 
-def result_facts(result: "Result") -> dict[str, Any]:
+def result_facts(result: "Prediction") -> dict[str, Any]:
     """Every scalar of a result."""
     return {
         "format": "ct_dip.result",
@@ -101,11 +101,14 @@ def result_facts(result: "Result") -> dict[str, Any]:
         "settings": result.settings,
         "seconds": result.seconds,
         "versions": result.versions,
-        **result.metrics,
+        "warnings": list(result.warnings),
+        "scores": None if result.scores is None else result.scores.to_dict(),
+        "heldout": None if result.heldout is None else result.heldout.to_dict(),
+        **result.diagnostics,
     }
 
 
-def result_summary(result: "Result") -> dict[str, str]:
+def result_summary(result: "Prediction") -> dict[str, str]:
     """A result in a few lines."""
     rows, columns = result.mean.shape
     lines = {
@@ -113,16 +116,17 @@ def result_summary(result: "Result") -> dict[str, str]:
         "image": f"{rows} × {columns} pixels of {result.pixel_size:g} mm",
         "attenuation": f"{result.mean.min():.4g} to {result.mean.max():.4g} /mm",
     }
-    names = {"psnr": "PSNR", "ssim": "SSIM", "duality_gap": "duality gap", "stopped_by": "stopped by"}
-    for key, value in result.metrics.items():
+    if result.warnings:
+        lines["warnings"] = " ".join(result.warnings)
+    scores = {} if result.scores is None else result.scores.row()
+    names = {"psnr": "PSNR", "ssim": "SSIM"}
+    for key, value in ({k: scores.get(k) for k in names} | result.diagnostics).items():
         if key == "certificate" and value:
             try:
                 lines["accuracy"] = _spell_certificate(value)
             except KeyError as error:
                 raise ResultError(f"metrics.certificate has no field {error}; reconstruct again") from error
-        if key == "warnings" and value:
-            lines["warnings"] = " ".join(value)
-        if isinstance(value, list | dict):  # tables are for --json
+        if value is None or isinstance(value, list | dict):  # tables are for --json
             continue
         name = names.get(key, key.replace("_", " "))
         unit = {"psnr": " dB", "peak_memory_mb": " MiB"}.get(key, "")

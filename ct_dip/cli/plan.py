@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 def plan(
     scan: Annotated[Path, typer.Argument(help="Scan file.")],
-    method: Annotated[str | None, typer.Option(help="fbp, cgls, tv, dip or lin-dip (the default).")] = None,
+    method: Annotated[
+        str | None, typer.Option(help="As ct-dip methods lists them; lin-dip if not given.")
+    ] = None,
     preset: Preset = None,
     config: Annotated[Path | None, typer.Option(help="YAML file with settings.")] = None,
     set_: Annotated[
@@ -31,10 +33,10 @@ def plan(
 ) -> None:
     """Say what a reconstruction would do and take, after trying every kind of work for a moment."""
     from ct_dip import memory
-    from ct_dip.config import load_config
     from ct_dip.data.scan_file import read_scan
     from ct_dip.devices import pick_device, pick_threads, use_threads
-    from ct_dip.plan import plan_run
+    from ct_dip.methods import load_config
+    from ct_dip.pipeline import plan_run
 
     settings = load_config(
         config,
@@ -45,7 +47,7 @@ def plan(
         threads=threads,
     )
     loaded = read_scan(scan)
-    settings = settings.with_preset(loaded.geometry.domain_shape)
+    settings = settings.resolved(loaded.geometry.domain_shape)
     with use_threads(pick_threads(settings.threads, loaded.geometry.domain_shape)):
         on_cpu = pick_device(settings.device).type == "cpu"  # where work is tried
         planned = plan_run(loaded, settings, budget=memory.memory_budget(budget_memory), measure=on_cpu)
@@ -55,21 +57,13 @@ def plan(
         print_table(f"{scan}, method {planned.method}", summary(planned))
 
 
-_REGIMES = {
-    "exact": "exact: matrices of pixels² and measurements²",
-    "compressed": "compressed: the directions of the sinogram that the network explains",
-    "iterative": "iterative: products with the network alone",
-}
-
-
 def facts(plan: "Plan") -> dict[str, Any]:
     """Every number of a plan."""
     return {
         "method": plan.method,
-        "regime": plan.regime,
         "pixels": plan.pixels,
         "measurements": plan.measurements,
-        "weights": plan.weights,
+        **plan.facts,
         "bytes": plan.bytes,
         "budget": plan.budget,
         "fits": plan.bytes <= plan.budget,
@@ -82,12 +76,8 @@ def summary(plan: "Plan") -> dict[str, str]:
     """A plan in a few lines."""
     from ct_dip.memory import format_bytes
 
-    lines = {
-        "sizes": f"{plan.pixels} pixels, {plan.measurements} measurements",
-        "network": plan.network,
-    }
-    if plan.method == "lin-dip":
-        lines["regime"] = _REGIMES[plan.regime]
+    lines = {"sizes": f"{plan.pixels} pixels, {plan.measurements} measurements"}
+    lines |= {name: text for name, text in plan.facts.items() if isinstance(text, str)}
     for stage in plan.stages:
         parts = [format_bytes(stage.bytes)]
         if stage.passes:
@@ -99,8 +89,6 @@ def summary(plan: "Plan") -> dict[str, str]:
     if plan.bytes > plan.budget:
         verdict += f": it does NOT fit; {plan.advice}"
     lines["memory"] = verdict
-    if plan.inference is not None and plan.inference.features_on_host:
-        lines["features"] = "kept in the host's memory: the device has too little"
     if plan.seconds is not None:
         lines["time"] = f"about {format_duration(plan.seconds)} in all, at most"
     return lines

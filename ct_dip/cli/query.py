@@ -33,20 +33,18 @@ def query(
     verbose: Verbose = False,
 ) -> None:
     """Posterior of a region: its mean attenuation, and its area above a threshold."""
-    from ct_dip.data.result import read_result
+    from ct_dip.data.result_file import read_result
     from ct_dip.evaluation.region import query_region
 
     loaded = read_result(result)
     shape = loaded.mean.shape[0], loaded.mean.shape[1]
     region = choose_region(roi, mask, shape, loaded.pixel_size)
-    if "samples" not in loaded.arrays:
+    if loaded.samples is None:
         raise InputError(
             f"{result} (method {loaded.method}) holds no posterior samples; reconstruct the scan with "
             "--method lin-dip --set inference.samples=100"
         )
-    report = query_region(
-        loaded.arrays["samples"], loaded.mean, region, loaded.pixel_size, above=above, level=level
-    )
+    report = query_region(loaded.samples, loaded.mean, region, loaded.pixel_size, above=above, level=level)
     for note in notes(report, roi, shape, loaded.pixel_size):
         message(f"note: {note}")
     if as_json:

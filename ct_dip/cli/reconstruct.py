@@ -1,8 +1,9 @@
 """``ct-dip reconstruct``: from a scan file to a result, a picture, a page that explains it, and figures."""
 
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -12,13 +13,24 @@ from ct_dip.errors import InputError, InterruptedRunError, OutputError
 from ct_dip.progress import format_duration
 
 if TYPE_CHECKING:
-    from ct_dip.data.result import Result
+    from numpy.typing import NDArray
+
+    from ct_dip.config import RunConfig
+    from ct_dip.data.prediction import Prediction
+    from ct_dip.data.scan import Scan
+    from ct_dip.data.scores import HeldoutScores
 
 
 def reconstruct(
-    scan: Annotated[Path, typer.Argument(help="Scan file.")],
-    out: Annotated[Path, typer.Option(help="Result file to write (.h5); PNG, YAML and HTML go beside it.")],
-    method: Annotated[str | None, typer.Option(help="fbp, cgls, tv (the default), dip or lin-dip.")] = None,
+    scans: Annotated[list[Path], typer.Argument(metavar="SCAN...", help="Scan file, or several.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="Result file to write (.h5); PNG, YAML and HTML go beside it. For several scans: a folder, "
+            "for results of their names."
+        ),
+    ],
+    method: Annotated[str | None, typer.Option(help="As ct-dip methods lists them; tv if not given.")] = None,
     preset: Preset = None,
     config: Annotated[Path | None, typer.Option(help="YAML file with settings.")] = None,
     set_: Annotated[
@@ -50,6 +62,13 @@ def reconstruct(
             "another device, number of threads or version of torch."
         ),
     ] = "exact",
+    check: Annotated[
+        Literal["auto", "views", "none"] | None,
+        typer.Option(
+            help="views: reconstruct again without a fifth of the views and say how well they are predicted. "
+            "auto: so for error bars of small images, where no truth or reference shows whether they hold."
+        ),
+    ] = None,
     reference: Annotated[
         Path | None,
         typer.Option(
@@ -79,28 +98,16 @@ def reconstruct(
     verbose: Verbose = False,
 ) -> None:
     """Reconstruct a scan; write the result, a picture and a page of it, and the settings that repeat it."""
-    check_result_name(out, "a result")
     if reference_noise is not None and reference is None:
         raise InputError(
             f"--reference-noise {reference_noise:g} has no effect without --reference; drop it, or give one"
         )
-    import yaml
-
-    from ct_dip.config import METHODS, load_config
-    from ct_dip.data.comparison import comparison_of_scan, read_reference
-    from ct_dip.data.result import write_result
-    from ct_dip.data.scan_file import read_scan
-    from ct_dip.files import write_bytes
-    from ct_dip.pipeline import reconstruct as run
-    from ct_dip.report.all_figures import result_panel, write_figures
-    from ct_dip.report.figures import save_png
-    from ct_dip.report.report_page import write_report
+    from ct_dip.methods import find_method, load_config
 
     given = {"inference.hyperprior": hyperprior, "inference.regime": regime}
-    chosen = [*(set_ or ()), *(f"{name}={value}" for name, value in given.items() if value)]
     settings = load_config(
         config,
-        settings=chosen,
+        settings=[*(set_ or ()), *(f"{name}={value}" for name, value in given.items() if value)],
         method=method,
         preset=preset,
         backend=backend,
@@ -108,59 +115,139 @@ def reconstruct(
         device=device,
         seed=seed,
         threads=threads,
+        check=check,
     )
-    loaded = read_scan(scan)
-    compared = None
-    if reference is not None:
-        compared = read_reference(reference, loaded.geometry.volume.pixel_size)
-    comparison_of_scan(loaded, compared, reference_noise)  # refused now rather than when the image is done
-    if run_folder is not None and "dip" not in METHODS[settings.method]:
+    chosen = find_method(settings.method)
+    if run_folder is not None and not chosen.keeps_stages:
         raise InputError(
             f"--run {run_folder} has no effect with method {settings.method!r}, which keeps no checkpoints; "
             "drop it"
         )
-    paged = settings.method == "lin-dip" if report is None else report
-    picture, repeat, page = (out.with_suffix(ending) for ending in (".png", ".yaml", ".html"))
-    _check_outputs(
-        out,
-        [picture, repeat, *([page] if paged else [])],
-        {"the scan itself": scan, f"the settings {config}": config, f"the reference {reference}": reference},
-        [*([run_folder / "dip.npz"] if run_folder else []), *([figures / "image.png"] if figures else [])],
+    files = Files(
+        config=config,
+        reference=reference,
+        run_folder=run_folder,
+        figures=figures,
+        paged="error bars" in chosen.gives if report is None else report,
     )
-    progress = ConsoleProgress()
-    folder = run_folder or out.with_suffix(".run")
+    limits = {"memory_budget": budget_memory, "budget_minutes": budget_minutes, "resume": resume}
+    targets = _targets(scans, out, files)
+    for scan, target in targets.items():
+        _check(scan, target, files, reference_noise)  # refused now rather than when others are done
+    for scan, target in targets.items():
+        _reconstruct_one(scan, target, settings, files, limits, reference_noise)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Files:
+    """What a reconstruction reads beside the scan, and writes beside the result."""
+
+    config: Path | None
+    reference: Path | None
+    run_folder: Path | None
+    figures: Path | None
+    paged: bool
+
+    def load_reference(self, scan: "Scan") -> "NDArray[Any] | None":
+        """The image to compare with."""
+        from ct_dip.data.reference_file import read_reference
+
+        return read_reference(self.reference, scan.geometry.volume.pixel_size) if self.reference else None
+
+
+def _targets(scans: list[Path], out: Path, files: Files) -> dict[Path, Path]:
+    """Result files by scan: one is ``out`` itself, several go into it as a folder."""
+    if len(scans) == 1:
+        check_result_name(out, "a result")
+        return {scans[0]: out}
+    single = {"--reference": files.reference, "--run": files.run_folder, "--figures": files.figures}
+    for name, value in single.items():
+        if value is not None:
+            raise InputError(f"{name} {value} belongs to one scan; reconstruct {len(scans)} scans without it")
+    if out.suffix or out.is_file():
+        raise InputError(f"--out {out} must be a folder for the results of {len(scans)} scans")
+    if len({scan.stem for scan in scans}) < len(scans):
+        raise InputError("two scans have the same name, and so would their results; reconstruct one by one")
+    return {scan: out / f"{scan.stem}.h5" for scan in scans}
+
+
+def _beside(out: Path) -> tuple[Path, Path, Path]:
+    """Picture, settings and page of a result."""
+    return out.with_suffix(".png"), out.with_suffix(".yaml"), out.with_suffix(".html")
+
+
+def _check(path: Path, out: Path, files: Files, reference_noise: float | None) -> None:
+    """Refuse what could not be read or written."""
+    from ct_dip.data.comparison import comparison_of_scan
+    from ct_dip.data.scan_file import read_scan
+
+    scan = read_scan(path)
+    comparison_of_scan(scan, files.load_reference(scan), reference_noise)
+    picture, repeat, page = _beside(out)
+    inputs = {
+        "the scan itself": path,
+        f"the settings {files.config}": files.config,
+        f"the reference {files.reference}": files.reference,
+    }
+    further = [files.run_folder / "dip.npz"] if files.run_folder else []
+    further += [files.figures / "image.png"] if files.figures else []
+    _check_outputs(out, [picture, repeat, *([page] if files.paged else [])], inputs, further)
+
+
+def _reconstruct_one(
+    path: Path,
+    out: Path,
+    settings: "RunConfig",
+    files: Files,
+    limits: dict[str, Any],
+    reference_noise: float | None,
+) -> None:
+    """Reconstruct one scan; write its result, its picture, its settings, its page and its figures."""
+    import yaml
+
+    from ct_dip.data.result_file import write_result
+    from ct_dip.data.scan_file import read_scan
+    from ct_dip.files import write_bytes
+    from ct_dip.pipeline import reconstruct as run
+    from ct_dip.report.all_figures import result_panel, write_figures
+    from ct_dip.report.figures import save_png
+    from ct_dip.report.report_page import write_report
+
+    scan = read_scan(path)
+    picture, repeat, page = _beside(out)
+    folder = files.run_folder or out.with_suffix(".run")
     try:
         result = run(
-            loaded,
+            scan,
             settings,
-            progress=progress,
-            memory_budget=budget_memory,
-            budget_minutes=budget_minutes,
+            progress=ConsoleProgress(),
             run_folder=folder,
-            resume=resume,
-            reference=compared,
+            reference=files.load_reference(scan),
             reference_std=reference_noise,
+            **limits,
         )
         write_result(out, result)
-        save_png(result_panel(result, title=loaded.source or None), picture)
+        save_png(result_panel(result, title=scan.source or None), picture)
         write_bytes(repeat, yaml.safe_dump(result.settings, sort_keys=True).encode())
-        if paged:
-            write_report(page, result, source=loaded.source or scan.name)
-        drawn = write_figures(figures, result) if figures else []
+        if files.paged:
+            write_report(page, result, source=scan.source or path.name)
+        drawn = write_figures(files.figures, result) if files.figures else []
     except KeyboardInterrupt:
         way_on = f"goes on from {folder}" if _has_stages(folder) else "starts again, as nothing was kept yet"
         raise InterruptedRunError(f"interrupted; the same command {way_on}") from None
     except OutputError as error:
         way_on = f"; what was computed is in {folder}, and --run {folder} goes on from it"
         raise OutputError(f"{error}{way_on if _has_stages(folder) else ''}") from error
-    if run_folder is None:
+    if files.run_folder is None:
         shutil.rmtree(folder, ignore_errors=True)
     message(f"{out}: {outcome(result)}; picture {picture}")
-    for warning in result.metrics.get("warnings", ()):
+    if result.heldout is not None:
+        message(f"held-out views: {heldout_summary(result.heldout)}")
+    for warning in result.warnings:
         message(f"warning: {warning}")
     if drawn:
-        message(f"{figures}: {len(drawn)} figures")
-    if paged:
+        message(f"{files.figures}: {len(drawn)} figures")
+    if files.paged:
         message(f"{page}: open it in a browser: what it is, how sure we are, and why")
 
 
@@ -191,15 +278,29 @@ def _has_stages(folder: Path) -> bool:
     return any(folder.glob("*.npz"))
 
 
-def outcome(result: "Result") -> str:
+def outcome(result: "Prediction") -> str:
     """A result in one line."""
     seconds = sum(result.seconds.values())
-    against = " against the reference" if result.metrics.get("compared_with") == "reference" else ""
-    quality = f", {result.metrics['psnr']:.2f} dB{against}" if "psnr" in result.metrics else ""
-    if "log_likelihood_per_pixel" in result.metrics:
-        quality += (
-            f", {result.metrics['log_likelihood_per_pixel']:.2f} nats per pixel, "
-            f"95 % intervals cover {result.metrics['coverage_95']:.1%}"
-        )
+    against = " against the reference" if result.comparison and result.comparison.name == "reference" else ""
+    row = {} if result.scores is None else result.scores.row()
+    quality = ""
+    if row.get("psnr") is not None:
+        quality += f", {row['psnr']:.2f} dB{against}"
+    if row.get("log_likelihood_1") is not None:
+        quality += f", {row['log_likelihood_1']:.2f} nats per pixel"
+    if row.get("coverage_95") is not None:
+        quality += f", 95 % intervals cover {row['coverage_95']:.1%}"
     rows, columns = result.mean.shape
     return f"{result.method} of {rows} × {columns} pixels in {format_duration(seconds)}{quality}"
+
+
+def heldout_summary(heldout: "HeldoutScores") -> str:
+    """How views that were held out were predicted, in a line."""
+    text = f"{heldout.measurements} measurements that the reconstruction did not see"
+    if not heldout.error_bars:
+        return f"{text}; their mean square error is {heldout.misfit.value:.3g} times the noise"
+    covered = heldout.coverage[0.95]
+    return (
+        f"{covered.value:.1%} of {text} are inside their 95 % intervals; residuals are "
+        f"{heldout.rms_z.value:.2f} times what they should be"
+    )

@@ -18,7 +18,7 @@ def report(
     """Write one page that shows a result: what is it, how sure are we, should I believe it?"""
     if out.suffix not in (".html", ".htm"):
         raise InputError(f"--out {out}: a report is a web page; give it the ending .html")
-    from ct_dip.data.result import read_result
+    from ct_dip.data.result_file import read_result
     from ct_dip.files import check_writable
     from ct_dip.report.report_page import write_report
 

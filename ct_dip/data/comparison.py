@@ -7,20 +7,13 @@ widened by it before errors are held against them.
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ct_dip.arrays import Bools, Floats
-from ct_dip.data.plain_hdf5 import check_size
-from ct_dip.data.plain_numpy import read_npy
-from ct_dip.data.result import Result, read_result
+from ct_dip.arrays import Floats
 from ct_dip.data.scan import Scan
-from ct_dip.errors import InputError, ResultError
-
-READ = ".npy, .tif, .tiff, or a ct_dip result .h5"
+from ct_dip.errors import InputError
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -46,12 +39,6 @@ class Comparison:
         if not self.noise_std:
             return samples
         return samples + self.noise_std * np.random.default_rng(0).standard_normal(samples.shape)
-
-    @property
-    def metrics(self) -> dict[str, Any]:
-        """What a result says of it."""
-        noise = {"reference_std": self.noise_std} if self.noise_std else {}
-        return {"compared_with": self.name, **noise}
 
 
 def comparison_of_scan(
@@ -87,59 +74,3 @@ def comparison_of_scan(
         row, column = (int(i) for i in np.argwhere(~finite)[0])
         raise InputError(f"reference[{row}, {column}] is {image[row, column]}; replace what is not finite")
     return Comparison(name="reference", image=image.astype(np.float32), noise_std=reference_std or 0.0)
-
-
-def compared_pixels(result: Result) -> Bools:
-    """Pixels that an evaluation counts, (rows, columns); see `Scan.evaluated`."""
-    mask = result.arrays.get("mask")
-    return np.ones(result.mean.shape, dtype=bool) if mask is None else np.asarray(mask) > 0
-
-
-def compared_difference(result: Result, compared: Comparison) -> Floats:
-    """The image minus what it is compared with, (rows, columns), 1/mm; NaN where nothing is compared."""
-    return np.where(compared_pixels(result), result.mean - compared.image, np.nan)
-
-
-def comparison_of_result(result: Result) -> Comparison | None:
-    """What a result was compared with."""
-    if "truth" in result.arrays:
-        return Comparison(name="truth", image=result.arrays["truth"])
-    if "reference" not in result.arrays:
-        return None
-    noise = result.metrics.get("reference_std", 0.0)
-    if not isinstance(noise, int | float) or not 0 <= noise < math.inf:
-        raise ResultError(f"the result's reference_std {noise!r} is not a number in 1/mm; reconstruct again")
-    return Comparison(name="reference", image=result.arrays["reference"], noise_std=float(noise))
-
-
-def read_reference(path: str | Path, pixel_size: float | None = None) -> NDArray[Any]:
-    """A reference image in 1/mm from a file: NPY, TIFF, or the mean of a result.
-
-    Args:
-        pixel_size: mm, which that of a result must be.
-    """
-    path = Path(path)
-    if not path.is_file():
-        raise InputError(f"reference {path} does not exist; check the path")
-    ending = path.suffix.lower()
-    if ending in (".h5", ".hdf5"):
-        result = read_result(path)
-        if pixel_size is not None and not math.isclose(result.pixel_size, pixel_size, rel_tol=1e-6):
-            raise InputError(
-                f"reference {path} has pixels of {result.pixel_size:g} mm, the scan of {pixel_size:g} mm; "
-                "resample it to the scan's grid"
-            )
-        return result.mean
-    if ending not in (".npy", ".tif", ".tiff"):
-        raise InputError(f"reference {path} ends in {ending or 'nothing'}; give {READ}")
-    try:
-        if ending == ".npy":
-            return read_npy(path)
-        import tifffile
-
-        with tifffile.TiffFile(path) as file:
-            image = file.series[0]
-            check_size("the image", image.shape, image.dtype)
-            return np.asarray(image.asarray())
-    except Exception as error:  # a damaged TIFF fails in many ways
-        raise InputError(f"reference {path} cannot be read ({error}); give {READ}") from error

@@ -1,4 +1,4 @@
-"""Images of a `Result` for other programs: TIFF, NIfTI and NPY files with the pixel size.
+"""Images of a `Prediction` for other programs: TIFF, NIfTI and NPY files with the pixel size.
 
 Every quantity is a file of its own, ``NAME-mean`` and ``NAME-std``. A viewer stretches the contrast of a
 file, not of its pages, so a standard deviation that shares one with a mean ten times larger opens black;
@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from ct_dip.arrays import Floats
-from ct_dip.data.result import Result
+from ct_dip.data.prediction import Prediction
 from ct_dip.errors import InputError
 from ct_dip.files import atomic_path
 from ct_dip.geometry import Volume
@@ -27,7 +27,7 @@ from ct_dip.geometry import Volume
 ENDINGS = {"tiff": (".tif", ".tiff"), "npy": (".npy",), "nifti": (".nii", ".nii.gz")}
 
 
-def export_result(result: Result, path: str | Path, format: str) -> list[Path]:
+def export_result(result: Prediction, path: str | Path, format: str) -> list[Path]:
     """Write the mean, and the standard deviation if there is one.
 
     Args:

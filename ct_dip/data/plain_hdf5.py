@@ -143,9 +143,11 @@ def read_array(
     """
     dataset = get_dataset(group, name)
     if dimensions is not None and dataset.ndim != dimensions:
-        raise InputError(f"{name} has shape {dataset.shape}, expected {dimensions} dimensions")
+        raise InputError(
+            f"{name} has shape {dataset.shape}, expected {dimensions} dimensions; write the file anew"
+        )
     if dataset.dtype.kind not in kinds:
-        raise InputError(f"{name} has type {dataset.dtype}, expected real numbers")
+        raise InputError(f"{name} has type {dataset.dtype}, expected real numbers; write the file anew")
     if dataset.chunks:
         counts = [-(-side // chunk) for side, chunk in zip(dataset.shape, dataset.chunks, strict=True)]
         written = dataset.id.get_num_chunks() == math.prod(counts)

@@ -11,9 +11,9 @@ from torch.func import functional_call, grad_and_value, vmap
 from ct_dip.arrays import Bools, Floats
 from ct_dip.classical.fbp import fbp
 from ct_dip.classical.tv import tv
-from ct_dip.config import ResolvedDipConfig
 from ct_dip.data.scan import Scan
 from ct_dip.dip.adam import Adam
+from ct_dip.dip.config import ResolvedDipConfig
 from ct_dip.dip.objective import make_targets, objective
 from ct_dip.dip.presets import unet_shape
 from ct_dip.dip.schedule import Schedule

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from ct_dip import memory
 from ct_dip.checkpoint import BITS, load_checkpoint, save_checkpoint, take
-from ct_dip.config import DipConfig
 from ct_dip.data.scan import Scan
+from ct_dip.dip.config import DipConfig
 from ct_dip.dip.ensemble import DipFit, Ensemble
 from ct_dip.dip.presets import resolve, unet_shape
 from ct_dip.dip.unet import UNet

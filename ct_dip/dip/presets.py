@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ct_dip.config import DipConfig, ResolvedDipConfig
+from ct_dip.dip.config import DipConfig, ResolvedDipConfig
 from ct_dip.dip.unet import Output, UNetShape
 
 

@@ -4,8 +4,7 @@ import numpy as np
 from scipy.ndimage import binary_dilation
 
 from ct_dip.arrays import Bools, Floats
-from ct_dip.data.comparison import compared_pixels, comparison_of_result
-from ct_dip.data.result import Result
+from ct_dip.data.prediction import Prediction
 
 _OBJECT = 0.02  # of the truth's range above its minimum
 _BACKGROUND = 0.05  # quantile of a reconstruction that is taken for the background
@@ -39,12 +38,12 @@ def near_object(image: Floats, mask: Bools | None = None, *, noisy: bool = False
     return np.asarray(binary_dilation(inside, structure=np.ones((3, 3), dtype=bool)), dtype=bool) & where
 
 
-def near_object_of(result: Result) -> Bools:
+def near_object_of(result: Prediction) -> Bools:
     """`near_object` of what a result is known to show: the truth if there is one, else its own image.
 
     A reference is no help: it is noise where nothing is.
     """
-    compared, seen = comparison_of_result(result), compared_pixels(result)
+    compared, seen = result.comparison, result.evaluated
     if compared is not None and compared.name == "truth":
         return near_object(compared.image, seen)
     return near_object(result.mean, seen, noisy=True)

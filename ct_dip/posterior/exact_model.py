@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 from ct_dip.checkpoint import stage_result, take
-from ct_dip.config import InferenceConfig
 from ct_dip.data.scan import Scan
 from ct_dip.dip.unet import UNet, UNetShape, WeightBlock
 from ct_dip.evidence.marginal import CovarianceSum, packed_bytes
 from ct_dip.evidence.model import EMPTY_SUBSPACE, NoiseOnlySubspace
+from ct_dip.posterior.choose_prior import block_prior, one_variance, weight_prior
+from ct_dip.posterior.config import InferenceConfig
 from ct_dip.posterior.exact import LinearModel
 from ct_dip.posterior.problem import Problem
-from ct_dip.priors.choose import block_prior, one_variance, weight_prior
 from ct_dip.priors.complement import Complement
 from ct_dip.progress import Progress
 from ct_dip.tangent.grams import prior_gram, scaled_gram, streaming_bytes

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ct_dip import memory
 from ct_dip.arrays import Floats
-from ct_dip.config import InferenceConfig
+from ct_dip.data.prediction import SinogramPredictive
 from ct_dip.data.scan import Scan
 from ct_dip.devices import free_memory
 from ct_dip.dip.ensemble import DipFit
@@ -19,12 +19,13 @@ from ct_dip.errors import InputError
 from ct_dip.evidence.fit import EvidenceFit
 from ct_dip.operators import ray_transform
 from ct_dip.operators.linear_map import LinearMap
+from ct_dip.posterior.choose_prior import block_prior
+from ct_dip.posterior.config import InferenceConfig
 from ct_dip.posterior.infer import infer_compressed, infer_exact, infer_iterative
 from ct_dip.posterior.inferred import Inferred
-from ct_dip.posterior.posterior import Posterior, SinogramCheck
-from ct_dip.posterior.problem import linear_problem
+from ct_dip.posterior.posterior import Posterior
+from ct_dip.posterior.problem import Problem, linear_problem
 from ct_dip.posterior.regimes import RegimePlan, default_compression, plan_regime
-from ct_dip.priors.choose import block_prior
 from ct_dip.progress import Progress
 from ct_dip.tangent.jacobian import Jacobian
 from ct_dip.tangent.linearise import linearise
@@ -73,7 +74,9 @@ def fit_posterior(
             what=f"{plan.regime} inference",
             advice="use a smaller image or fewer views",
         )
-    allowed = config.compression or default_compression(config, scan.sinogram.size, fit.image.size)
+    allowed = config.compression
+    if allowed == "auto":
+        allowed = default_compression(config, scan.sinogram.size, fit.image.size)
     choices = {"regime": plan.regime, "compression": allowed, "image": shown_image(config, fit.image.shape)}
     config = config.model_copy(update=choices)
     if budget_minutes is not None and plan.regime == "exact":
@@ -104,7 +107,7 @@ def fit_posterior(
         )
     else:
         inferred = infer_iterative(problem, deadline=deadline, **common)
-    return _posterior(fit, scan, config, transform, jacobian, inferred)
+    return _posterior(problem, scan, config, transform, inferred)
 
 
 def validate_time_budget(minutes: float | None) -> None:
@@ -128,19 +131,16 @@ def shown_image(config: InferenceConfig, shape: tuple[int, ...]) -> Literal["mea
 
 
 def _posterior(
-    fit: DipFit,
-    scan: Scan,
-    config: InferenceConfig,
-    transform: LinearMap,
-    jacobian: Jacobian,
-    inferred: Inferred,
+    problem: Problem, scan: Scan, config: InferenceConfig, transform: LinearMap, inferred: Inferred
 ) -> Posterior:
     """Convert what was inferred to 1/mm, and choose the image that is shown."""
+    fit = problem.fit
     linear = fit.scale * inferred.mean.cpu().numpy().reshape(fit.image.shape)
     mean = {"dip": fit.image, "linear": linear, "mean": (fit.image + linear) / 2}[config.image]
     stated = np.sqrt(scan.variance_or_estimate()[0])
     typical = float(np.sqrt(np.mean(stated**2)))
     return Posterior(
+        problem=problem,
         mean=np.asarray(mean, dtype=np.float64),
         dip=np.asarray(fit.image, dtype=np.float64),
         linear=linear,
@@ -148,7 +148,7 @@ def _posterior(
         deviations=inferred.deviations,
         sinogram=_check_sinogram(scan, transform, mean, stated, inferred.sinogram_variance, inferred.noise),
         evidence=inferred.evidence,
-        hyperparameters=_hyperparameters(inferred.evidence, jacobian) | inferred.extra,
+        hyperparameters=_hyperparameters(inferred.evidence, problem.jacobian) | inferred.extra,
         noise_std=inferred.noise**0.5 * typical,
         stated_noise_std=typical,
         effective_dimension=inferred.effective_dimension,
@@ -162,7 +162,7 @@ def _posterior(
 
 def _check_sinogram(
     scan: Scan, transform: LinearMap, image: Floats, stated: Floats, signal: Tensor, noise: float
-) -> SinogramCheck:
+) -> SinogramPredictive:
     """The posterior predictive of the sinogram.
 
     Args:
@@ -173,7 +173,7 @@ def _check_sinogram(
     on_device = torch.as_tensor(image).double().to(signal.device)
     projected = transform(on_device).cpu().numpy()
     variance = signal.cpu().numpy().reshape(projected.shape)
-    return SinogramCheck(
+    return SinogramPredictive(
         mean=projected,
         std=stated * np.sqrt(variance + noise),
         standardised=(scan.sinogram - projected) / stated / noise**0.5,

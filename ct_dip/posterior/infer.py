@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ct_dip.config import InferenceConfig
 from ct_dip.evidence.laplace import hyperparameter_points
 from ct_dip.evidence.stage import evidence_stage
 from ct_dip.posterior.certificate import CompressionCertificate, IterativeCertificate
@@ -18,6 +17,7 @@ from ct_dip.posterior.compressed import Compressed
 from ct_dip.posterior.compressed_fit import fit_compressed
 from ct_dip.posterior.compression_check import check_compression
 from ct_dip.posterior.conditional import Conditional, WeightConditional
+from ct_dip.posterior.config import InferenceConfig
 from ct_dip.posterior.deviations import DenseDeviations
 from ct_dip.posterior.exact import Exact, condition_over
 from ct_dip.posterior.exact_model import features_digest, linear_model
@@ -124,7 +124,7 @@ def infer_compressed(
         folder: where features and samples are kept while they are made.
     """
     progress, config = progress or Progress(), problem.config
-    assert config.compression is not None
+    assert config.compression != "auto"
     fit = fit_compressed(
         problem,
         tolerance=config.compression,

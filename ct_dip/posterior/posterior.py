@@ -3,35 +3,20 @@
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ct_dip.arrays import Bools, Floats
+from ct_dip.data.prediction import Patch, SinogramPredictive, tiles
 from ct_dip.errors import CtDipError, InputError
 from ct_dip.evidence.fit import EvidenceFit
 from ct_dip.posterior.certificate import Certificate
 from ct_dip.posterior.deviations import Deviations
+from ct_dip.posterior.problem import Problem
 
 _SAMPLES_PER_PIXEL = 5  # that a patch's covariance is made from, at least
-
-
-class Patch(NamedTuple):
-    """A rectangle of pixels and its posterior covariance."""
-
-    rows: slice
-    columns: slice
-    covariance: Floats  # (pixels, pixels), 1/mm², row-major inside the patch
-
-
-class SinogramCheck(NamedTuple):
-    """Posterior predictive of the sinogram, (views, detectors)."""
-
-    mean: Floats  # of the line integrals under the posterior
-    std: Floats  # of a repeated measurement
-    standardised: Floats  # (y − mean) / noise: what the model leaves unexplained, about 1 in size
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -39,6 +24,7 @@ class Posterior:
     """What the sinogram says about the image. Images in 1/mm, (rows, columns).
 
     Args:
+        problem: that was solved: the network's Jacobian, the prior, the data.
         mean: the image to show: one of the next two or their average, as ``posterior.image`` says.
         dip: ``f(w̃)``, the network's own image.
         linear: ``x*``, the posterior mean of the linear model.
@@ -55,12 +41,13 @@ class Posterior:
             they converged.
     """
 
+    problem: Problem
     mean: Floats
     dip: Floats
     linear: Floats
     scale: float
     deviations: Deviations
-    sinogram: SinogramCheck
+    sinogram: SinogramPredictive
     evidence: EvidenceFit
     hyperparameters: dict[str, float]
     noise_std: float
@@ -90,17 +77,11 @@ class Posterior:
     def covariance(self, patch: int | None = None) -> list[Patch]:
         """Covariances of the patches that tile the image, at most ``patch`` pixels wide; one if ``None``."""
         rows, columns = self.mean.shape
-        side = max(rows, columns) if patch is None else patch
-        if side < 1:
-            raise InputError(f"patch {patch} must be at least 1 pixel wide")
         index = torch.arange(rows * columns).reshape(rows, columns)
         patches = []
-        for top in range(0, rows, side):
-            for left in range(0, columns, side):
-                where = slice(top, min(top + side, rows)), slice(left, min(left + side, columns))
-                inside = index[where].flatten()
-                part = self.deviations.covariance(inside)
-                patches.append(Patch(*where, self.scale**2 * part.cpu().numpy()))
+        for where in tiles((rows, columns), max(rows, columns) if patch is None else patch):
+            part = self.deviations.covariance(index[where].flatten())
+            patches.append(Patch(*where, self.scale**2 * part.cpu().numpy()))
         return patches
 
     @property

@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ct_dip.config import InferenceConfig
 from ct_dip.data.scan import Scan
 from ct_dip.dip.ensemble import DipFit
 from ct_dip.evidence.marginal import CovarianceSum
@@ -26,7 +25,8 @@ from ct_dip.operators.norm import rms_column_norm
 from ct_dip.operators.ray import transform_digest
 from ct_dip.operators.sparse import SparseRayTransform
 from ct_dip.operators.whitened import Whitened
-from ct_dip.priors.choose import tv_predcp, weak_hyperprior, weight_prior
+from ct_dip.posterior.choose_prior import tv_predcp, weak_hyperprior, weight_prior
+from ct_dip.posterior.config import InferenceConfig
 from ct_dip.priors.complement import Complement, published_floor, slope_complement, white_complement
 from ct_dip.priors.covariance import WeightCovariance
 from ct_dip.priors.predcp import TvPredCp

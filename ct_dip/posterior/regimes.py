@@ -4,9 +4,9 @@ import bisect
 import math
 from typing import NamedTuple
 
-from ct_dip.config import InferenceConfig
 from ct_dip.data.scan import Scan
 from ct_dip.dip.unet import UNet, UNetShape
+from ct_dip.posterior.config import InferenceConfig
 from ct_dip.posterior.exact_model import inference_bytes
 from ct_dip.posterior.infer import has_closed_deviations
 from ct_dip.posterior.measurement_noise import CHUNK, DENSE

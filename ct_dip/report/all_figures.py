@@ -6,8 +6,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from ct_dip.data.comparison import compared_pixels, comparison_of_result
-from ct_dip.data.result import Result
+from ct_dip.data.prediction import Prediction
 from ct_dip.errors import MissingPartError
 from ct_dip.report.calibration_figures import (
     calibration_figure,
@@ -26,22 +25,22 @@ from ct_dip.report.inference_figures import (
 )
 
 
-def result_panel(result: Result, *, title: str | None = None) -> Figure:
+def result_panel(result: Prediction, *, title: str | None = None) -> Figure:
     """The image, its standard deviation, and the truth or reference with the difference, side by side."""
-    compared = comparison_of_result(result)
+    compared = result.comparison
     return reconstruction_panel(
         {result.method.upper(): result.mean},
         std=result.std,
         pixel_size=result.pixel_size,
         truth=None if compared is None else compared.image,
         truth_name="reference" if compared is not None and compared.name == "reference" else "ground truth",
-        mask=compared_pixels(result),
+        mask=result.evaluated,
         title=title,
     )
 
 
 # In the order in which a reader would look at them.
-FIGURES: dict[str, Callable[[Result], Figure]] = {
+FIGURES: dict[str, Callable[[Prediction], Figure]] = {
     "image": result_panel,
     "panel": panel_figure,
     "samples": samples_figure,
@@ -56,7 +55,7 @@ FIGURES: dict[str, Callable[[Result], Figure]] = {
 }
 
 
-def all_figures(result: Result) -> dict[str, Figure]:
+def all_figures(result: Prediction) -> dict[str, Figure]:
     """By name; what the result does not hold is left out."""
     figures = {}
     for name, draw in FIGURES.items():
@@ -65,7 +64,7 @@ def all_figures(result: Result) -> dict[str, Figure]:
     return figures
 
 
-def write_figures(folder: str | Path, result: Result) -> list[Path]:
+def write_figures(folder: str | Path, result: Prediction) -> list[Path]:
     """All figures of a result as PNG files in a folder; those of its names that are there are replaced."""
     written = []
     for name, figure in all_figures(result).items():

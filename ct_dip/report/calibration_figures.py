@@ -1,4 +1,4 @@
-"""Figures that ask whether error bars can be trusted; each needs a `Result` with a truth or a reference.
+"""Figures that ask whether error bars can be trusted; each needs a `Prediction` with a truth or a reference.
 
 Every figure is readable at a width of 800 pixels, in colours (Okabe & Ito) that everybody can tell apart.
 """
@@ -12,8 +12,7 @@ from matplotlib.ticker import PercentFormatter
 from scipy.stats import norm
 
 from ct_dip.arrays import Bools, Floats
-from ct_dip.data.comparison import compared_pixels, comparison_of_result
-from ct_dip.data.result import Result
+from ct_dip.data.prediction import Prediction
 from ct_dip.errors import MissingPartError
 from ct_dip.evaluation.bands import Band, enough_samples, sample_band
 from ct_dip.evaluation.coverage import coverage_curve
@@ -63,7 +62,7 @@ class _Evaluation(NamedTuple):
         return sample_band(observed, self.samples)
 
 
-def calibration_figure(result: Result) -> Figure:
+def calibration_figure(result: Prediction) -> Figure:
     """Nominal against empirical coverage, over all pixels and inside or near the object, with bands.
 
     A band is where 95 % of calibrated models would be at that level; see `ct_dip.evaluation.bands`.
@@ -92,7 +91,7 @@ def calibration_figure(result: Result) -> Figure:
     return figure
 
 
-def std_error_figure(result: Result) -> Figure:
+def std_error_figure(result: Prediction) -> Figure:
     """Absolute error of every pixel against its standard deviation, with the mean in bins of equal count.
 
     On log axes a calibrated model's means lie on a line, ``E|error| = √(2/π) std``. Errors below a thousandth
@@ -135,7 +134,7 @@ def std_error_figure(result: Result) -> Figure:
     return figure
 
 
-def residual_figure(result: Result) -> Figure:
+def residual_figure(result: Prediction) -> Figure:
     """Histogram of the standardised residuals against N(0, 1), on a linear and a logarithmic axis."""
     evaluation = _evaluation(result)
     figure = Figure(figsize=(8, 4.4), layout="constrained")
@@ -165,7 +164,7 @@ def residual_figure(result: Result) -> Figure:
     return figure
 
 
-def quantile_figure(result: Result) -> Figure:
+def quantile_figure(result: Prediction) -> Figure:
     """Q-Q plot of the standardised residuals against N(0, 1), with bands of 95 % at every point."""
     evaluation = _evaluation(result)
     figure = Figure(figsize=(6.4, 6.2), layout="constrained")
@@ -190,7 +189,7 @@ def quantile_figure(result: Result) -> Figure:
     return figure
 
 
-def sparsification_figure(result: Result) -> Figure:
+def sparsification_figure(result: Prediction) -> Figure:
     """Mean absolute error of the pixels that remain when the most uncertain are removed, and the oracle's."""
     evaluation = _evaluation(result)
     regions = evaluation.regions
@@ -217,19 +216,19 @@ def sparsification_figure(result: Result) -> Figure:
     return figure
 
 
-def _evaluation(result: Result) -> _Evaluation:
+def _evaluation(result: Prediction) -> _Evaluation:
     if result.std is None:
         raise MissingPartError(
             f"this {result.method} result has no standard deviations to calibrate; reconstruct with lin-dip"
         )
-    compared = comparison_of_result(result)
+    compared = result.comparison
     if compared is None:
         raise MissingPartError(
             "this result has no truth to compare with; simulate a scan, or reconstruct with a reference"
         )
     if not result.std.any():
         raise MissingPartError("every standard deviation is 0: there is nothing to compare the errors with")
-    samples = result.arrays.get("samples")
+    samples = result.samples
     if samples is not None:
         samples = compared.in_its_place(samples) if enough_samples(len(samples)) else None
     return _Evaluation(
@@ -239,7 +238,7 @@ def _evaluation(result: Result) -> _Evaluation:
         std=compared.widened(result.std),
         samples=samples,
         near=near_object_of(result),
-        seen=compared_pixels(result),
+        seen=result.evaluated,
         deviation="√(std² + noise²)" if compared.noise_std else "standard deviation",
     )
 

@@ -15,8 +15,7 @@ from matplotlib.ticker import MaxNLocator, NullFormatter, StrMethodFormatter
 from scipy.stats import norm
 
 from ct_dip.arrays import Floats
-from ct_dip.data.comparison import compared_difference, compared_pixels, comparison_of_result
-from ct_dip.data.result import Result
+from ct_dip.data.prediction import Prediction
 from ct_dip.errors import MissingPartError
 from ct_dip.evaluation.residuals import residual_histogram
 from ct_dip.quality import psnr
@@ -39,11 +38,15 @@ _PANELS = {
 }
 
 
-def panel_figure(result: Result) -> Figure:
+def panel_figure(result: Prediction) -> Figure:
     """FBP, DIP and posterior mean on one grey scale, standard deviation, and truth or reference and error."""
-    std, seen = _std(result), compared_pixels(result)
-    compared = comparison_of_result(result)
-    images = {"FBP": _array(result, "fbp"), "DIP": _array(result, "dip"), "posterior mean": result.mean}
+    std, seen = _std(result), result.evaluated
+    compared = result.comparison
+    images = {
+        "FBP": _needed(result, "fbp", result.images.get("fbp")),
+        "DIP": _needed(result, "dip", result.images.get("dip")),
+        "posterior mean": result.mean,
+    }
     if compared is not None:
         images[compared.name] = compared.image
     images = {name: np.where(seen, image, np.nan) for name, image in images.items()}
@@ -69,7 +72,7 @@ def panel_figure(result: Result) -> Figure:
         axis.set_title(name + quality)
         _bar(figure, axis, shown, _ATTENUATION)
     if compared is not None:
-        error = compared_difference(result, compared)
+        error = result.difference(compared)
         shown = show_image(axis := next(cells), error, result.pixel_size, cmap="RdBu_r", **_symmetric(error))
         axis.set_title(f"posterior mean − {compared.name}")
         _bar(figure, axis, shown, "error (1/mm)" if exact else "difference (1/mm)")
@@ -83,13 +86,13 @@ def panel_figure(result: Result) -> Figure:
     return figure
 
 
-def samples_figure(result: Result, *, count: int = 4) -> Figure:
+def samples_figure(result: Prediction, *, count: int = 4) -> Figure:
     """Samples of the posterior, each as likely as the true image, and how each differs from the mean.
 
     Args:
         count: how many, at most.
     """
-    samples = np.where(compared_pixels(result), _array(result, "samples")[:count], np.nan)
+    samples = np.where(result.evaluated, _needed(result, "samples", result.samples)[:count], np.nan)
     low, high = _range(samples, False)
     rows, across = result.mean.shape
     height = 2 * (6.2 / max(len(samples), 2) * min(rows / across, 2) + 0.5)
@@ -110,7 +113,7 @@ def samples_figure(result: Result, *, count: int = 4) -> Figure:
     return figure
 
 
-def evidence_figure(result: Result) -> Figure:
+def evidence_figure(result: Prediction) -> Figure:
     """The best objective found after every evaluation, and where every start of the search ended."""
     if "evidence" not in result.traces:
         raise MissingPartError(f"this {result.method} result has no evidence; reconstruct with lin-dip")
@@ -120,7 +123,9 @@ def evidence_figure(result: Result) -> Figure:
     axis.step(
         np.arange(1, len(trace) + 1), trace, ".-", where="post", color=BLUE, linewidth=2, label="best so far"
     )
-    ends = [end for end in result.metrics.get("evidence_starts", []) if end is not None]  # None: it failed
+    ends = [
+        end for end in result.diagnostics.get("evidence_starts", []) if end is not None
+    ]  # None: it failed
     for number, end in enumerate(ends):
         label = f"where each of {len(ends)} starts ended" if len(ends) > 1 else "where the search ended"
         label = label if number == 0 else "_"
@@ -136,12 +141,12 @@ def evidence_figure(result: Result) -> Figure:
     return figure
 
 
-def hyperparameters_figure(result: Result) -> Figure:
+def hyperparameters_figure(result: Prediction) -> Figure:
     """Fitted hyperparameters: deviation and tap length of every block of weights, and of the whole model.
 
     A variance is shown by its root. A model whose blocks share one scale has the last panel only.
     """
-    hyperparameters: dict[str, float] = result.metrics.get("hyperparameters", {})
+    hyperparameters: dict[str, float] = result.diagnostics.get("hyperparameters", {})
     if not hyperparameters:
         raise MissingPartError(
             f"this {result.method} result has no hyperparameters; reconstruct with lin-dip"
@@ -165,13 +170,15 @@ def hyperparameters_figure(result: Result) -> Figure:
     return figure
 
 
-def sinogram_figure(result: Result) -> Figure:
+def sinogram_figure(result: Prediction) -> Figure:
     """What the posterior mean leaves unexplained in the sinogram, in units of the noise.
 
     Noise without structure, within ±3, is what a good model leaves. Its mean square is a little below 1,
     since the image has followed some of the noise.
     """
-    residuals = _array(result, "sinogram_standardised")  # (views, detectors)
+    residuals = _needed(
+        result, "sinogram", result.sinogram and result.sinogram.standardised
+    )  # (views, detectors)
     figure = Figure(figsize=(8, 4), layout="constrained")
     image, bars = figure.subplots(1, 2, width_ratios=[3, 2])
     views, detectors = residuals.shape
@@ -196,7 +203,7 @@ def sinogram_figure(result: Result) -> Figure:
     return figure
 
 
-def _std(result: Result) -> Floats:
+def _std(result: Prediction) -> Floats:
     if result.std is None:
         raise MissingPartError(
             f"this {result.method} result has no standard deviation; reconstruct with lin-dip"
@@ -204,10 +211,10 @@ def _std(result: Result) -> Floats:
     return result.std
 
 
-def _array(result: Result, name: str) -> Floats:
-    if name not in result.arrays or not len(result.arrays[name]):
+def _needed(result: Prediction, name: str, values: Floats | None) -> Floats:
+    if values is None or not len(values):
         raise MissingPartError(f"this {result.method} result has no {name}; reconstruct with lin-dip")
-    return result.arrays[name]
+    return values
 
 
 def _range(images: Floats, all_of_it: bool) -> tuple[float, float]:

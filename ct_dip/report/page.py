@@ -7,23 +7,15 @@ from pathlib import Path
 
 from jinja2 import Environment, StrictUndefined
 
-from ct_dip.data.result import Result
+from ct_dip.data.prediction import Prediction
 from ct_dip.data.scan import Scan
 from ct_dip.files import write_bytes
+from ct_dip.methods import summary_of
 from ct_dip.progress import format_duration
 from ct_dip.report.figures import darkened, png_bytes, reconstruction_panel
 
-# What a reader who knows none of them should know.
-ABOUT = {
-    "fbp": "Filtered back-projection: the classical formula. Fast; noisy and streaky with few views.",
-    "cgls": "Least squares by conjugate gradients, stopped before it fits the noise.",
-    "tv": "Total variation: the image with the least edge content that explains the data.",
-    "dip": "A network fitted to this scan alone, stopped at the noise level.",
-    "lin-dip": "A network fitted to this scan alone, made Bayesian: every pixel has an error bar.",
-}
 
-
-def write_comparison(path: str | Path, scan: Scan, results: Sequence[Result]) -> None:
+def write_comparison(path: str | Path, scan: Scan, results: Sequence[Prediction]) -> None:
     """Write the page: one picture of all, a table of figures, the settings."""
     panel = reconstruction_panel(
         {result.method.upper(): result.mean for result in results},
@@ -37,7 +29,7 @@ def write_comparison(path: str | Path, scan: Scan, results: Sequence[Result]) ->
         scan=scan,
         geometry=scan.geometry,
         results=results,
-        about=ABOUT,
+        summary_of=summary_of,
         picture=base64.b64encode(png_bytes(panel)).decode("ascii"),
         dark_picture=base64.b64encode(png_bytes(darkened(panel))).decode("ascii"),
     )

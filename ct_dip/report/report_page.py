@@ -16,22 +16,21 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from ct_dip.arrays import Floats
-from ct_dip.data.comparison import compared_difference, compared_pixels, comparison_of_result
-from ct_dip.data.result import Result
+from ct_dip.data.prediction import Prediction
 from ct_dip.errors import ResultError
 from ct_dip.evaluation.region import CAVEAT
 from ct_dip.files import write_bytes
+from ct_dip.methods import title_of
 from ct_dip.progress import format_duration
+from ct_dip.quality import psnr
 from ct_dip.report.verdicts import (
     WIDTH_95,
     Calibration,
     calibration,
     certainty,
     data_findings,
-    measurements,
     percent,
     place_findings,
-    structure,
     verdict,
 )
 
@@ -39,16 +38,16 @@ TABLE_LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
 SAMPLE_BYTES = 32 << 20  # of samples in the page, before base64: a phone must still open it
 
 SIGN = {"good": "✓", "caution": "!", "poor": "✗", "unknown": "?"}  # colour is never the only sign
-METHODS = {
-    "fbp": "filtered back-projection",
-    "cgls": "least squares",
-    "tv": "total variation",
-    "dip": "a deep image prior",
-    "lin-dip": "a deep image prior with error bars",
+TITLES = {
+    "dip": "Network alone",
+    "fbp": "Classical (FBP)",
+    "tv": "Total variation",
+    "truth": "Truth",
+    "reference": "Reference",
 }
 
 
-def write_report(path: str | Path, result: Result, *, source: str = "") -> None:
+def write_report(path: str | Path, result: Prediction, *, source: str = "") -> None:
     """Write the page of ``result``; ``source`` is what a reader would call the scan.
 
     Raises:
@@ -58,11 +57,11 @@ def write_report(path: str | Path, result: Result, *, source: str = "") -> None:
     write_bytes(path, render_report(result, source=source).encode("utf-8"))
 
 
-def render_report(result: Result, *, source: str = "") -> str:
+def render_report(result: Prediction, *, source: str = "") -> str:
     """The page as text."""
     check_result(result)
     checked = calibration(result)
-    findings = data_findings(result.metrics, measurements(result), structure(result))
+    findings = data_findings(result)
     if checked:
         findings[:0] = place_findings(checked)
     environment = Environment(
@@ -74,12 +73,13 @@ def render_report(result: Result, *, source: str = "") -> str:
     return environment.from_string(_asset("report.html.j2")).render(
         result=result,
         source=source,
-        method=METHODS.get(result.method, result.method),
+        method=title_of(result.method),
         script=Markup(_asset("report.js")),
         style=Markup(_asset("report.css")),
         data=payload(result),
         verdict=verdict(result, checked, findings),
         certainty=certainty(result),
+        classical=classical_sentence(result),
         findings=findings,
         sign=SIGN,
         calibration=checked,
@@ -87,11 +87,25 @@ def render_report(result: Result, *, source: str = "") -> str:
         table_levels=TABLE_LEVELS,
         region_caveat=CAVEAT,
         settings=list(flatten(result.settings)),
-        metrics=list(flatten(result.metrics)),
+        metrics=list(flatten(result.diagnostics)),
     )
 
 
-def check_result(result: Result) -> None:
+def classical_sentence(result: Prediction) -> str:
+    """What error bars are for, where the truth says that total variation alone is the better image."""
+    compared, total_variation = result.comparison, result.images.get("tv")
+    if compared is None or total_variation is None or result.std is None:
+        return ""
+    ours, theirs = (psnr(image, compared.image, result.evaluated) for image in (result.mean, total_variation))
+    if theirs <= ours:
+        return ""
+    return (
+        f"Total variation comes closer to the {compared.name} here: {theirs:.1f} against {ours:.1f} dB. But "
+        "it does not say where it may be wrong, or by how much; the error bars do, for this image."
+    )
+
+
+def check_result(result: Prediction) -> None:
     """Refuse what could only be drawn wrongly."""
     if not (math.isfinite(result.pixel_size) and result.pixel_size > 0):
         raise ResultError(f"the result's pixel size is {result.pixel_size} mm; reconstruct again")
@@ -107,7 +121,7 @@ def check_result(result: Result) -> None:
             raise ResultError(f"the result's {name} has values that are not finite; reconstruct again")
     if result.std is not None and result.std.min() < 0:
         raise ResultError("the result's std has negative values; reconstruct again")
-    samples = result.arrays.get("samples")
+    samples = result.samples
     if samples is not None and (samples.ndim != 3 or samples.shape[1:] != result.mean.shape):
         raise ResultError(
             f"the result's samples have shape {samples.shape}, expected (n, {result.mean.shape[0]}, "
@@ -115,9 +129,9 @@ def check_result(result: Result) -> None:
         )
 
 
-def payload(result: Result) -> dict[str, Any]:
+def payload(result: Prediction) -> dict[str, Any]:
     """Everything that the script needs; arrays as base64 of little-endian float32, row by row."""
-    compared, seen = comparison_of_result(result), compared_pixels(result)
+    compared, seen = result.comparison, result.evaluated
     basis = (result.mean if compared is None else compared.image)[seen]
     # A reconstruction may overshoot; the scale follows the truth, or all but the extreme pixels.
     exact = compared is not None and compared.name == "truth"
@@ -126,14 +140,13 @@ def payload(result: Result) -> dict[str, Any]:
         low, high = low - 0.5 * (abs(low) or 1), low + 0.5 * (abs(low) or 1)
     first = ("mean", "Best estimate") if result.std is not None else ("image", "Image")
     images = [_image(*first, "attenuation", low, high, result.mean)]
-    titles = {"dip": "Network alone", "fbp": "Classical (FBP)", "truth": "Truth", "reference": "Reference"}
     for name, values in _images(result).items():
-        images.append(_image(name, titles[name], "attenuation", low, high, values))
+        images.append(_image(name, TITLES[name], "attenuation", low, high, values))
     if result.std is not None:
         wide = WIDTH_95 * float(np.quantile(result.std[seen], 0.998)) or 1.0  # the script widens it likewise
         images.append(_image("std", "Error bar (95 %)", "std", 0.0, wide, result.std))
     if compared is not None:
-        error = compared_difference(result, compared)
+        error = result.difference(compared)
         largest = float(np.nanquantile(np.abs(error), 0.995)) or 1.0
         name, title = ("error", "Error") if exact else ("difference", "Difference")
         images.append(_image(name, title, "error", -largest, largest, error))
@@ -152,6 +165,7 @@ ABOUT = {
     "mean": "The image to look at: for every pixel the value that is most likely, given the measurements.",
     "image": "The image that the method gives. It does not say how sure it is.",
     "dip": "What the network drew by itself, before the error bars were worked out.",
+    "tv": "Total variation: the image with the least edge content that explains the measurements.",
     "fbp": "Filtered back-projection, the formula that most scanners use. Noisy and streaky with few views.",
     "truth": "The object that was scanned, known because the scan was simulated.",
     "reference": "An image of the same object to compare with, which has errors of its own.",
@@ -173,16 +187,18 @@ def _image(name: str, title: str, kind: str, low: float, high: float, values: Fl
     }
 
 
-def _images(result: Result) -> dict[str, Floats]:
-    return {
-        name: result.arrays[name] for name in ("dip", "fbp", "truth", "reference") if name in result.arrays
-    }
+def _images(result: Prediction) -> dict[str, Floats]:
+    """Those that are shown beside the best estimate, in the same order whether read from a file or not."""
+    images = {name: result.images[name] for name in TITLES if name in result.images}
+    if result.comparison is not None:
+        images[result.comparison.name] = result.comparison.image
+    return images
 
 
-def _samples(result: Result) -> dict[str, Any] | None:
+def _samples(result: Prediction) -> dict[str, Any] | None:
     from scipy.special import stdtrit
 
-    samples = result.arrays.get("samples")
+    samples = result.samples
     if samples is None or len(samples) < 2:  # one alone has no spread
         return None
     kept = samples[: max(2, SAMPLE_BYTES // (4 * result.mean.size))]
@@ -195,10 +211,12 @@ def _samples(result: Result) -> dict[str, Any] | None:
     }
 
 
-def _residuals(result: Result) -> dict[str, Any] | None:
+def _residuals(result: Prediction) -> dict[str, Any] | None:
     """What the image leaves unexplained of the sinogram, in units of the noise, (views, detectors)."""
-    residuals = result.arrays.get("sinogram_standardised")
-    return None if residuals is None else {"shape": list(residuals.shape), "data": encode(residuals)}
+    if result.sinogram is None:
+        return None
+    residuals = result.sinogram.standardised
+    return {"shape": list(residuals.shape), "data": encode(residuals)}
 
 
 def encode(values: Floats) -> str:

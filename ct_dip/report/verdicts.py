@@ -9,8 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ct_dip.arrays import Floats
-from ct_dip.data.comparison import compared_pixels, comparison_of_result
-from ct_dip.data.result import Result
+from ct_dip.data.prediction import Prediction
 from ct_dip.dip.budget import budget_warning
 from ct_dip.evaluation.coverage import coverage_curve
 from ct_dip.evaluation.near import near_object_of
@@ -83,18 +82,18 @@ class Calibration:
         return self.everywhere[index], self.near[index] if self.near else None
 
 
-def calibration(result: Result) -> Calibration | None:
+def calibration(result: Prediction) -> Calibration | None:
     """Error bars against the truth or a reference, where there are both."""
-    compared = comparison_of_result(result)
+    compared = result.comparison
     if compared is None or result.std is None:
         return None
     image, std = compared.image, compared.widened(result.std)
-    seen = compared_pixels(result)
+    seen = result.evaluated
     near = near_object_of(result)
     enough = int(near.sum()) >= FEWEST_PIXELS
     where = near if enough else seen
     levels = np.array(COVERAGE_LEVELS)
-    samples = result.arrays.get("samples")
+    samples = result.samples
     if samples is not None:
         samples = compared.in_its_place(samples)
     everywhere = coverage_curve(image, result.mean, std, levels=levels, mask=seen)
@@ -118,17 +117,11 @@ def calibration(result: Result) -> Calibration | None:
     )
 
 
-def measurements(result: Result) -> int | None:
-    """How many line integrals the sinogram check looked at."""
-    check = result.arrays.get("sinogram_standardised")
-    return None if check is None else int(check.size)
-
-
-def certainty(result: Result) -> dict[str, float] | None:
+def certainty(result: Prediction) -> dict[str, float] | None:
     """Half the width of 95 % error bars on and near the object, in 1/mm, and the object's range."""
     if result.std is None:
         return None
-    near, seen = near_object_of(result), compared_pixels(result)
+    near, seen = near_object_of(result), result.evaluated
     half = WIDTH_95 * result.std[near if near.any() else seen]  # a constant image has no object
     return {
         "typical": float(np.median(half)),
@@ -190,26 +183,22 @@ def place_findings(checked: Calibration) -> list[Finding]:
     return [Finding("caution", "The error bars do not point to where the errors are", text)]
 
 
-def structure(result: Result) -> Structure | None:
-    """Structure of what the image leaves unexplained of the sinogram, if the result holds that."""
-    residuals = result.arrays.get("sinogram_standardised")
-    return None if residuals is None else residual_structure(residuals)
-
-
-def data_findings(
-    metrics: Mapping[str, Any], measured: int | None, structure: Structure | None = None
-) -> list[Finding]:
+def data_findings(result: Prediction) -> list[Finding]:
     """What the measured data say about the image, with no truth needed.
 
     The mean square of ``(y − A x) / noise`` is not 1 under a right model but ``1 − d/n``: fitting ``d``
     effective directions of ``n`` measurements takes that share of the noise away.
     """
-    findings = [Finding("caution", IMPLAUSIBLE, str(warning)) for warning in metrics.get("warnings", ())]
+    metrics = result.diagnostics
+    findings = [Finding("caution", IMPLAUSIBLE, warning) for warning in result.warnings]
     leftover, fitted, stated = (_number(metrics, n) for n in ("sinogram_chi2", "sigma_y", "sigma_y_stated"))
     if leftover is not None:
-        explained = (_number(metrics, "effective_dimension") or 0.0) / measured if measured else 0.0
-        ratio = leftover / max(1 - explained, 0.05)
-        findings.append(_leftover_finding(ratio, structure))
+        explained, structure = 0.0, None
+        if result.sinogram is not None:
+            residuals = result.sinogram.standardised
+            explained = (_number(metrics, "effective_dimension") or 0.0) / residuals.size
+            structure = residual_structure(residuals)
+        findings.append(_leftover_finding(leftover / max(1 - explained, 0.05), structure))
     if fitted is not None and stated:
         ratio = fitted / stated
         noise_source = "estimated from the data" if metrics.get("noise_estimated") else "that the scan states"
@@ -295,7 +284,7 @@ def _arithmetic_findings(metrics: Mapping[str, Any]) -> list[Finding]:
     return [Finding("poor", "The computation did not reach its accuracy", text.strip())]
 
 
-def verdict(result: Result, checked: Calibration | None, findings: Sequence[Finding]) -> Finding:
+def verdict(result: Prediction, checked: Calibration | None, findings: Sequence[Finding]) -> Finding:
     """Should I believe it? By the truth or a reference if there is one, otherwise by the worst check."""
     if result.std is None:
         return Finding(
@@ -306,7 +295,7 @@ def verdict(result: Result, checked: Calibration | None, findings: Sequence[Find
         )
     if checked is not None:
         covered = coverage_verdict(checked)
-        if covered.level == "good" and checked.name == "reference" and result.metrics.get("warnings"):
+        if covered.level == "good" and checked.name == "reference" and result.warnings:
             return Finding("caution", f"With care: {IMPLAUSIBLE[0].lower()}{IMPLAUSIBLE[1:]}", covered.text)
         return covered
     if not findings:

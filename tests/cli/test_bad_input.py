@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from ct_dip.cli import main
 from ct_dip.cli.options import parse_angle
-from ct_dip.data.result import Result, write_result
+from ct_dip.data.prediction import Prediction
+from ct_dip.data.result_file import write_result
 from ct_dip.errors import InputError
 
 SMALL = "simulate --size 16 --views 5 --out {out}"
@@ -101,7 +102,7 @@ def scan(folder, capsys):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ("--method magic", ("magic", "'fbp'")),
+        ("--method magic", ("magic", "choose one of", "fbp")),
         ("--backend gpu", ("gpu",)),
         ("--backend tomosipo", ("tomosipo", "sparse")),
         ("--kernel cubic", ("cubic",)),
@@ -300,9 +301,8 @@ def test_files_that_are_missing_where_others_are_there(scan, folder, capsys):
 
 
 def test_a_certificate_without_its_fields(folder, capsys):
-    metrics = {"certificate": {"converged": True, "rank": 3}}
-    mean = np.ones((4, 4))
-    write_result("r.h5", Result(method="lin-dip", mean=mean, pixel_size=1.0, scan_digest="", metrics=metrics))
+    diagnostics = {"certificate": {"converged": True, "rank": 3}}
+    write_result("r.h5", Prediction(method="lin-dip", mean=np.ones((4, 4)), diagnostics=diagnostics))
     fails(capsys, "info r.h5", "metrics.certificate has no field 'discarded_trace'", "reconstruct again")
 
 

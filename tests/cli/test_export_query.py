@@ -9,7 +9,8 @@ import tifffile
 from PIL import Image
 
 from ct_dip.cli import main
-from ct_dip.data.result import Result, read_result, write_result
+from ct_dip.data.prediction import Prediction
+from ct_dip.data.result_file import read_result, write_result
 
 SHAPE, PIXEL = (6, 8), 0.5  # x from −2 to 2 mm, y from −1.5 to 1.5
 CORNER = "-2,1,-1.5,1.5"  # the top-left pixel
@@ -25,8 +26,8 @@ def folder(tmp_path, monkeypatch):
     samples = mean + 0.001 * rng.standard_normal((100, *SHAPE))
     parts = {"mean": mean, "pixel_size": PIXEL, "scan_digest": ""}
     std = np.full(SHAPE, 0.001)
-    write_result("r.h5", Result(method="lin-dip", std=std, arrays={"samples": samples}, **parts))
-    write_result("tv.h5", Result(method="tv", **parts))
+    write_result("r.h5", Prediction(method="lin-dip", std=std, samples=samples, **parts))
+    write_result("tv.h5", Prediction(method="tv", **parts))
     return tmp_path
 
 

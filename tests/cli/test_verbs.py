@@ -9,7 +9,7 @@ from PIL import Image
 
 from ct_dip import __version__
 from ct_dip.cli import VERBS, main
-from ct_dip.data.result import read_result
+from ct_dip.data.result_file import read_result
 from ct_dip.data.scan_file import read_scan
 
 
@@ -53,7 +53,7 @@ def test_simulate_reconstruct_info(folder, capsys):
     assert main(["info", "tv.h5", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["method"] == "tv"
-    assert facts["psnr"] == read_result("tv.h5").metrics["psnr"]
+    assert facts["scores"]["psnr"]["value"] == read_result("tv.h5").scores.psnr.value
     assert facts["settings"]["tv"]["strength"] == 0.8
     assert main(["info", "scan.h5", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
@@ -145,7 +145,7 @@ def test_demo_leaves_a_result_and_a_page(folder, capsys, monkeypatch):
         page = (folder / "here" / name).read_text()
         assert "http://" not in page  # one file, nothing fetched
         assert "https://" not in page
-    assert f"{result.metrics['psnr']:.2f}" in page
+    assert f"{result.scores.psnr.value:.2f}" in page
     assert "report.html" in capsys.readouterr().err
 
 
@@ -173,7 +173,9 @@ def test_lin_dip_from_the_command_line(folder, capsys):
     assert "inference settings" in summary
     # Stages in the order in which they ran, whoever asks.
     stages = list(result.seconds)
-    assert stages.index("deep image prior") < stages.index("evidence") < stages.index("calibration")
-    assert summary.index("deep image prior") < summary.index(", evidence ") < summary.index(", calibration")
+    assert (
+        stages.index("deep image prior") < stages.index("evidence") < stages.index("compare with the truth")
+    )
+    assert summary.index("deep image prior") < summary.index(", evidence ") < summary.index(", compare with")
     main("info r.h5 --json".split())
     assert list(json.loads(capsys.readouterr().out)["seconds"]) == stages

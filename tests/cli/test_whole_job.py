@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ct_dip.cli import main
-from ct_dip.data.result import read_result
+from ct_dip.data.result_file import read_result
 from ct_dip.data.scan_file import read_scan, write_scan
 from ct_dip.report.all_figures import FIGURES
 from tests.cli.test_bad_input import fails
@@ -67,7 +67,7 @@ def test_warnings_about_the_data_end_on_the_terminal(folder, capsys, monkeypatch
 
     def warned(*arguments, **options):
         result = run(*arguments, **options)
-        return replace(result, metrics=result.metrics | {"warnings": [warning]})
+        return replace(result, warnings=(warning,))
 
     monkeypatch.setattr(pipeline, "reconstruct", warned)
     assert main("reconstruct scan.h5 --method fbp --out r.h5 --report".split()) == 0
@@ -114,11 +114,14 @@ def test_a_measured_scan_is_compared_with_a_reference(folder, capsys):
     assert main(job(*options, scan="blind.h5")) == 0
     assert "dB against the reference" in capsys.readouterr().err
     result = read_result("r.h5")
-    assert result.metrics["compared_with"] == "reference"
-    assert result.metrics["reference_std"] == 0.002
-    np.testing.assert_array_equal(result.arrays["reference"], np.load("reference.npy"))
-    assert "truth" not in result.arrays
-    assert "coverage_95" in result.metrics
+    assert result.comparison.name == "reference"
+    assert result.comparison.noise_std == 0.002
+    np.testing.assert_array_equal(result.comparison.image, np.load("reference.npy"))
+    with h5py.File("r.h5") as file:
+        assert "truth" not in file["arrays"]
+    assert result.scores.compared_with == "reference"
+    assert result.scores.noise_std == 0.002
+    assert result.scores.coverage(0.95) is not None
     assert "compare with the reference" in result.seconds
     page = (folder / "r.html").read_text(encoding="utf-8")
     assert "reference image stands in" in page
@@ -127,7 +130,7 @@ def test_a_measured_scan_is_compared_with_a_reference(folder, capsys):
     # A result is a reference, too.
     again = "reconstruct blind.h5 --method fbp --out again.h5 --reference r.h5"
     assert main(again.split()) == 0
-    np.testing.assert_array_equal(read_result("again.h5").arrays["reference"], result.mean)
+    np.testing.assert_array_equal(read_result("again.h5").comparison.image, result.mean)
 
 
 @pytest.mark.parametrize(
@@ -275,7 +278,6 @@ INTERRUPTED = {
     "measured covariances": 2,
     "evidence": 2,
     "posterior": 3,
-    "calibration": 3,
     "samples": 3,
     "compare with the truth": 3,
 }
@@ -310,7 +312,7 @@ def test_the_stages_above_are_all_that_there_are(made):
 
 @pytest.mark.parametrize("writer", ["write_result", "write_report"])
 def test_an_interrupt_while_the_results_are_written(folder, capsys, monkeypatch, writer):
-    home = {"write_result": "ct_dip.data.result", "write_report": "ct_dip.report.report_page"}[writer]
+    home = {"write_result": "ct_dip.data.result_file", "write_report": "ct_dip.report.report_page"}[writer]
 
     def stop(*_, **__):
         raise KeyboardInterrupt

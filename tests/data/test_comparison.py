@@ -2,21 +2,19 @@
 
 from dataclasses import replace
 
+import h5py
 import numpy as np
 import pytest
 import tifffile
 from scipy import stats
 
-from ct_dip.config import InferenceConfig
-from ct_dip.data.comparison import (
-    Comparison,
-    comparison_of_result,
-    comparison_of_scan,
-    read_reference,
-)
-from ct_dip.data.result import Result, write_result
+from ct_dip.data.comparison import Comparison, comparison_of_scan
+from ct_dip.data.prediction import Prediction
+from ct_dip.data.reference_file import read_reference
+from ct_dip.data.result_file import read_result, write_result
 from ct_dip.errors import InputError, ResultError
 from ct_dip.evaluation.coverage import coverage
+from ct_dip.posterior.config import InferenceConfig
 from ct_dip.posterior.fit import fit_posterior
 from tests import tiny
 
@@ -28,17 +26,17 @@ HOLE[2, 3] = np.inf
 
 
 def result(**parts):
-    return Result(method="fbp", mean=SCAN.ground_truth, pixel_size=1.0, scan_digest="", **parts)
+    return Prediction(method="fbp", mean=SCAN.ground_truth, pixel_size=1.0, scan_digest="", **parts)
 
 
 def test_a_scan_is_compared_with_its_truth_or_a_reference_or_nothing():
     assert comparison_of_scan(BLIND) is None
     truth = comparison_of_scan(SCAN)
-    assert truth.metrics == {"compared_with": "truth"}
+    assert (truth.name, truth.noise_std) == ("truth", 0)
     reference = comparison_of_scan(BLIND, IMAGE)
-    assert reference.metrics == {"compared_with": "reference"}
+    assert (reference.name, reference.noise_std) == ("reference", 0)
     noisy = comparison_of_scan(BLIND, IMAGE, 0.01)
-    assert noisy.metrics == {"compared_with": "reference", "reference_std": 0.01}
+    assert (noisy.name, noisy.noise_std) == ("reference", 0.01)
     np.testing.assert_array_equal(noisy.image, SCAN.ground_truth)
 
 
@@ -61,13 +59,32 @@ def test_what_cannot_be_compared_is_refused(scan, reference, std, words):
         comparison_of_scan(scan, reference, std)
 
 
-def test_a_result_knows_what_it_was_compared_with():
-    assert comparison_of_result(result()) is None
-    assert comparison_of_result(result(arrays={"truth": IMAGE})).name == "truth"
-    found = comparison_of_result(result(arrays={"reference": IMAGE}, metrics={"reference_std": 0.02}))
-    assert (found.name, found.noise_std) == ("reference", 0.02)
-    with pytest.raises(ResultError, match="reference_std 'much'"):
-        comparison_of_result(result(arrays={"reference": IMAGE}, metrics={"reference_std": "much"}))
+@pytest.mark.parametrize(
+    "compared",
+    [
+        None,
+        Comparison(name="truth", image=SCAN.ground_truth),
+        Comparison(name="reference", image=SCAN.ground_truth),
+        Comparison(name="reference", image=SCAN.ground_truth, noise_std=0.02),
+    ],
+)
+def test_the_file_of_a_result_knows_what_it_was_compared_with(tmp_path, compared):
+    write_result(tmp_path / "r.h5", result(comparison=compared))
+    again = read_result(tmp_path / "r.h5")
+    assert again.diagnostics == {}
+    if compared is None:
+        assert again.comparison is None
+    else:
+        assert (again.comparison.name, again.comparison.noise_std) == (compared.name, compared.noise_std)
+        np.testing.assert_array_equal(again.comparison.image, compared.image)
+
+
+def test_a_files_noise_of_a_reference_is_a_number(tmp_path):
+    write_result(tmp_path / "r.h5", result(comparison=Comparison(name="reference", image=SCAN.ground_truth)))
+    with h5py.File(tmp_path / "r.h5", "r+") as file:
+        file.attrs["metrics"] = '{"reference_std": "much"}'
+    with pytest.raises(ResultError, match=r"r\.h5: .*reference_std 'much'.*; reconstruct again"):
+        read_result(tmp_path / "r.h5")
 
 
 def test_references_are_read_from_arrays_pictures_and_results(tmp_path):

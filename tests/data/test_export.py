@@ -9,7 +9,7 @@ import tifffile
 from nibabel.affines import apply_affine
 
 from ct_dip.data.export import export_result
-from ct_dip.data.result import Result
+from ct_dip.data.prediction import Prediction
 from ct_dip.errors import InputError, OutputError
 from ct_dip.geometry import Volume
 
@@ -19,7 +19,7 @@ SHAPE, PIXEL = (5, 8), 0.7
 def result(*, std=True, pixel_size=PIXEL):
     rng = np.random.default_rng(0)
     mean, deviation = rng.random((2, *SHAPE))
-    return Result(
+    return Prediction(
         method="lin-dip",
         mean=mean,
         std=deviation if std else None,
@@ -78,7 +78,7 @@ def test_a_bright_pixel_is_where_it_was_in_the_world(tmp_path, shape):
     for row, column in {(0, 0), (0, shape[1] - 1), (shape[0] - 1, 0), (shape[0] // 2, shape[1] // 3)}:
         mean = np.zeros(shape)
         mean[row, column] = 1
-        bright = Result(method="tv", mean=mean, pixel_size=PIXEL, scan_digest="")
+        bright = Prediction(method="tv", mean=mean, pixel_size=PIXEL, scan_digest="")
         (path,) = export_result(bright, tmp_path / "a", "nifti")
         image = nibabel.load(path)
         voxel = np.unravel_index(np.argmax(image.get_fdata()), image.shape)
@@ -141,7 +141,7 @@ def test_two_files_or_none(tmp_path, format):
     before = {path: path.read_bytes() for path in tmp_path.iterdir() if path != blocked}
     blocked.unlink()
     blocked.mkdir()
-    other = Result(method="tv", mean=result().mean + 1, std=result().std, pixel_size=2.0, scan_digest="")
+    other = Prediction(method="tv", mean=result().mean + 1, std=result().std, pixel_size=2.0, scan_digest="")
     with pytest.raises(OutputError, match=blocked.name):
         export_result(other, tmp_path / "a", format)
     assert {path: path.read_bytes() for path in tmp_path.iterdir() if path != blocked} == before

@@ -9,10 +9,13 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from ct_dip.data.comparison import Comparison
 from ct_dip.data.noise import PhotonNoise, WhiteNoise
-from ct_dip.data.result import Result, read_result, write_result
+from ct_dip.data.prediction import Patch, Prediction, SinogramPredictive
+from ct_dip.data.result_file import read_result, write_result
 from ct_dip.data.scan import Scan
 from ct_dip.data.scan_file import read_scan, write_scan
+from ct_dip.data.scores import Scores
 from ct_dip.errors import InputError, OutputError, ResultError, ScanError
 from tests import geometries
 from tests.test_geometry import any_geometry
@@ -227,13 +230,13 @@ def test_a_foreign_hdf5_file_is_refused(tmp_path):
 
 
 def result():
-    return Result(
+    return Prediction(
         method="tv",
         mean=np.random.default_rng(0).normal(size=(4, 5)).astype(np.float32),
         pixel_size=0.5,
         scan_digest="abc",
         settings={"tv": {"strength": 0.8}},
-        metrics={"psnr": 30.5, "converged": True},
+        diagnostics={"gap": 30.5, "converged": True},
         seconds={"total variation": 1.5},
         versions={"torch": "2"},
         traces={"duality_gap": np.array([1.0, 0.1])},
@@ -245,8 +248,49 @@ def test_results_survive_their_file(tmp_path):
     again = read_result(tmp_path / "r.h5")
     assert np.array_equal(again.mean, result().mean)
     assert np.array_equal(again.traces["duality_gap"], [1.0, 0.1])
-    for name in ("method", "pixel_size", "scan_digest", "settings", "metrics", "seconds", "versions"):
+    for name in ("method", "pixel_size", "scan_digest", "settings", "diagnostics", "seconds", "versions"):
         assert getattr(again, name) == getattr(result(), name)
+    for name in ("std", "std_error", "samples", "sinogram", "comparison", "mask", "scores"):
+        assert getattr(again, name) is None
+    assert (again.images, again.patches, again.warnings) == ({}, (), ())
+
+
+def whole_result():
+    """With everything that a result may have."""
+    std, std_error, fbp, truth, *samples = np.random.default_rng(1).random((7, 4, 5)).astype(np.float32)
+    sinogram = SinogramPredictive(*np.random.default_rng(2).random((3, 6, 7)).astype(np.float32))
+    covariance = np.arange(36, dtype=np.float32).reshape(6, 6)
+    return replace(
+        result(),
+        std=std,
+        std_error=std_error,
+        samples=np.stack(samples),
+        images={"fbp": fbp},
+        sinogram=sinogram,
+        patches=(Patch(slice(2, 4), slice(1, 4), covariance),),
+        warnings=("The object is cut.", "Beware."),
+        comparison=Comparison(name="truth", image=truth),
+        mask=fbp > 0.5,
+        scores=Scores(compared_with="truth", noise_std=0.0, value_range=1.0),
+    )
+
+
+def test_everything_that_a_result_may_have_survives_its_file(tmp_path):
+    whole = whole_result()
+    write_result(tmp_path / "r.h5", whole)
+    again = read_result(tmp_path / "r.h5")
+    for name in ("mean", "std", "std_error", "samples", "mask", "sinogram"):
+        assert np.array_equal(getattr(again, name), getattr(whole, name))
+    assert again.mask.dtype == bool
+    assert list(again.images) == ["fbp"]
+    assert np.array_equal(again.images["fbp"], whole.images["fbp"])
+    assert again.comparison.name == "truth"
+    assert np.array_equal(again.comparison.image, whole.comparison.image)
+    (patch,) = again.patches
+    assert (patch.rows, patch.columns) == (slice(2, 4), slice(1, 4))
+    assert np.array_equal(patch.covariance, whole.patches[0].covariance)
+    assert (again.diagnostics, again.warnings) == (whole.diagnostics, whole.warnings)
+    assert again.scores == whole.scores
 
 
 def test_stages_stay_in_the_order_in_which_they_ran(tmp_path):
@@ -263,32 +307,42 @@ def test_a_scan_is_not_a_result(tmp_path, scan_bytes):
 
 
 @pytest.mark.parametrize(
-    "edit",
+    ("edit", "field"),
     [
-        _attribute("/", "metrics", "{half"),
-        _attribute("/", "metrics", "null"),
-        _attribute("/", "metrics", "[" * 60_000),
-        _attribute("/", "metrics", '{"certificate": "good"}'),
-        _attribute("/", "metrics", '{"certificate": [1]}'),
-        _attribute("/", "metrics", '{"certificate": {"mean_error": 0.1}}'),
-        _attribute("/", "metrics", '{"certificate": {"mean_error": "small", "sample_error": 0.1}}'),
-        _attribute("/", "metrics", '{"certificate": {"closed_form": false, "samples": 0}}'),
-        _attribute("/", "settings", "[1]"),
-        _attribute("/", "seconds", '{"a": "long"}'),
-        _attribute("/", "pixel_size", "small"),
-        _replace("mean", np.zeros(3)),
-        _replace("traces", 1.0),
-        _group("mean"),
-        _delete("mean"),
+        (_attribute("/", "metrics", "{half"), "metrics"),
+        (_attribute("/", "metrics", "null"), "metrics"),
+        (_attribute("/", "metrics", "[" * 60_000), "metrics"),
+        (_attribute("/", "metrics", '{"certificate": "good"}'), "metrics.certificate"),
+        (_attribute("/", "metrics", '{"certificate": [1]}'), "metrics.certificate"),
+        (_attribute("/", "metrics", '{"certificate": {"mean_error": 0.1}}'), "sample_error"),
+        (
+            _attribute("/", "metrics", '{"certificate": {"mean_error": "small", "sample_error": 0.1}}'),
+            "mean_error",
+        ),
+        (_attribute("/", "metrics", '{"certificate": {"closed_form": false, "samples": 0}}'), "samples"),
+        (_attribute("/", "metrics", '{"warnings": "one"}'), "metrics.warnings"),
+        (_attribute("/", "settings", "[1]"), "settings"),
+        (_attribute("/", "seconds", '{"a": "long"}'), "seconds"),
+        (_attribute("/", "scores", "[1]"), "scores"),
+        (_attribute("/", "scores", '{"psnr": "high"}'), "scores.psnr"),
+        (_attribute("/", "pixel_size", "small"), ""),
+        (_replace("mean", np.zeros(3)), "the image (3,)"),
+        (_replace("arrays/sinogram_standardised", np.zeros(3)), "arrays/sinogram_standardised"),
+        (_attribute("arrays/patch_2_1", "shape", (3, 3)), "arrays/patch_2_1"),
+        (_replace("traces", 1.0), ""),
+        (_group("mean"), "mean"),
+        (_delete("mean"), "mean"),
     ],
 )
-def test_damaged_results_are_refused(tmp_path, edit):
+def test_damaged_results_are_refused(tmp_path, edit, field):
+    """With the file, the field and the fix."""
     path = tmp_path / "r.h5"
-    write_result(path, result())
+    write_result(path, whole_result())
     with h5py.File(path, "r+") as file:
         edit(file)
-    with pytest.raises(ResultError):
+    with pytest.raises(ResultError, match=r"r\.h5.*; (reconstruct again|write (it|the file) anew)") as caught:
         read_result(path)
+    assert field in str(caught.value)
 
 
 def test_what_cannot_be_written_leaves_nothing_behind(tmp_path):

@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 
 from ct_dip.data import plain_hdf5
+from ct_dip.data.comparison import Comparison
 from ct_dip.data.plain_hdf5 import open_linked
-from ct_dip.data.result import Result, read_result, write_result
+from ct_dip.data.prediction import Patch, Prediction
+from ct_dip.data.result_file import read_result, write_result
 from ct_dip.data.scan import Scan
 from ct_dip.data.scan_file import read_scan, write_scan
 from ct_dip.errors import InputError, ResultError, ScanError
@@ -73,7 +75,7 @@ def test_a_group_that_holds_itself_ends(scan):
 
 def test_results_hold_their_data_themselves(tmp_path, other):
     path = tmp_path / "r.h5"
-    write_result(path, Result(method="tv", mean=np.ones((4, 5)), pixel_size=1.0, scan_digest=""))
+    write_result(path, Prediction(method="tv", mean=np.ones((4, 5)), pixel_size=1.0, scan_digest=""))
     with h5py.File(path, "r+") as file:
         file["arrays/truth"] = h5py.ExternalLink("other.h5", "values")
     with pytest.raises(ResultError, match="arrays/truth is a link"):
@@ -81,8 +83,11 @@ def test_results_hold_their_data_themselves(tmp_path, other):
 
 
 def declare(file, name, shape, dtype=np.float32):
+    """Replace a dataset, but for its attributes, by one that is not written."""
+    attributes = dict(file[name].attrs)
     del file[name]
-    file.create_dataset(name, shape, dtype, chunks=tuple(min(100, n) for n in shape), compression="gzip")
+    chunks = tuple(min(100, n) for n in shape)
+    file.create_dataset(name, shape, dtype, chunks=chunks, compression="gzip").attrs.update(attributes)
 
 
 def test_sizes_are_compared_before_anything_is_read(scan):
@@ -111,8 +116,12 @@ def test_sizes_are_compared_before_anything_is_read(scan):
 )
 def test_arrays_of_results_are_checked_before_they_are_read(tmp_path, name, shape, dtype, words):
     path, image = tmp_path / "r.h5", np.ones((4, 5))
-    arrays, traces = {"truth": image, "patch_1_1": image}, {"gap": np.ones(3)}
-    result = Result(method="tv", mean=image, pixel_size=1.0, scan_digest="", arrays=arrays, traces=traces)
+    result = Prediction(
+        mean=image,
+        comparison=Comparison(name="truth", image=image),
+        patches=(Patch(slice(1, 3), slice(1, 3), np.eye(4)),),
+        traces={"gap": np.ones(3)},
+    )
     write_result(path, result)
     with h5py.File(path, "r+") as file:
         declare(file, name, shape, dtype)
@@ -122,10 +131,36 @@ def test_arrays_of_results_are_checked_before_they_are_read(tmp_path, name, shap
 
 def test_images_of_a_result_have_one_shape(tmp_path):
     path, image = tmp_path / "r.h5", np.ones((4, 5))
-    for arrays in ({"truth": image.T}, {"samples": image}, {"mask": np.ones((4, 4))}):
-        write_result(path, Result(method="tv", mean=image, pixel_size=1.0, scan_digest="", arrays=arrays))
-        with pytest.raises(ResultError, match=rf"r\.h5: arrays/{next(iter(arrays))} has shape"):
+    for name, values in {
+        "truth": image.T,
+        "reference": image[1:],
+        "samples": image,
+        "mask": np.ones((4, 4)),
+        "std_error": image.T,
+        "fbp": image[None],
+    }.items():
+        write_result(path, Prediction(mean=image))
+        with h5py.File(path, "r+") as file:
+            file[f"arrays/{name}"] = values.astype(np.float32)
+        with pytest.raises(ResultError, match=rf"r\.h5: arrays/{name} has shape .*; reconstruct again"):
             read_result(path)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"std": np.ones((5, 4))},
+        {"std_error": np.ones((5, 4))},
+        {"mask": np.ones((4, 4), dtype=bool)},
+        {"images": {"fbp": np.ones((3, 4, 5))}},
+        {"comparison": Comparison(name="truth", image=np.ones((5, 4)))},
+        {"samples": np.ones((4, 5))},
+        {"samples": np.ones((3, 5, 4))},
+    ],
+)
+def test_images_of_a_prediction_have_one_shape(part):
+    with pytest.raises(ResultError, match=r"shape .*; reconstruct again"):
+        Prediction(mean=np.ones((4, 5)), **part)
 
 
 def test_the_memory_budget_bounds_what_is_read(scan, monkeypatch):

@@ -8,9 +8,9 @@ import zipfile
 import numpy as np
 import pytest
 
-from ct_dip.data.comparison import read_reference
 from ct_dip.data.images import load_image
 from ct_dip.data.plain_numpy import read_npy, read_npz
+from ct_dip.data.reference_file import read_reference
 from ct_dip.errors import InputError
 
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ct_dip.config import load_config
 from ct_dip.data.noise import WhiteNoise
 from ct_dip.data.phantoms import PHANTOMS
 from ct_dip.data.plausibility import implausible
 from ct_dip.data.simulate import NoiseLevel, simulate
 from ct_dip.errors import ScanError
 from ct_dip.geometry import Volume
+from ct_dip.methods import load_config
 from ct_dip.pipeline import reconstruct
 from ct_dip.scanners import scanner
 
@@ -134,8 +134,8 @@ def test_a_result_keeps_the_warnings():
     scan = measured(size=24)
     wrong = replace(scan, sinogram=90 * scan.sinogram, noise=None)
     result = reconstruct(wrong, load_config(method="fbp"))
-    assert result.metrics["warnings"] == implausible(wrong)
-    assert "warnings" not in reconstruct(scan, load_config(method="fbp")).metrics
+    assert result.warnings == tuple(implausible(wrong)) != ()
+    assert reconstruct(scan, load_config(method="fbp")).warnings == ()
 
 
 def test_noise_at_the_detectors_end_is_no_object():

@@ -1,12 +1,14 @@
 from dataclasses import replace
 
+import h5py
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ct_dip.data.noise import PhotonNoise, WhiteNoise
-from ct_dip.data.result import Result
+from ct_dip.data.prediction import Prediction
+from ct_dip.data.result_file import read_result, write_result
 from ct_dip.data.scan import Scan
 from ct_dip.errors import ResultError, ScanError
 from tests.geometries import FAN, PARALLEL
@@ -113,9 +115,18 @@ def test_views_and_bins_are_reduced_together():
 
 
 @pytest.mark.parametrize("value", [0, np.nan])
-def test_a_mask_without_a_pixel_or_of_nan_is_refused(value):
+def test_a_mask_without_a_pixel_or_of_nan_is_refused(tmp_path, value):
     mask = np.full(PARALLEL.domain_shape, float(value))
     with pytest.raises(ScanError, match="mask must be true for one pixel"):
         make(mask=mask)
-    with pytest.raises(ResultError, match="mask must be positive"):
-        Result(method="tv", mean=np.ones(mask.shape), pixel_size=1.0, scan_digest="", arrays={"mask": mask})
+    with pytest.raises(ResultError, match="mask must be boolean, and true for one pixel"):
+        Prediction(mean=np.ones(mask.shape), mask=mask)
+    with pytest.raises(ResultError, match="mask must be boolean, and true for one pixel"):
+        Prediction(mean=np.ones(mask.shape), mask=mask > 0)
+    write_result(
+        tmp_path / "r.h5", Prediction(mean=np.ones(mask.shape), mask=np.ones(mask.shape, dtype=bool))
+    )
+    with h5py.File(tmp_path / "r.h5", "r+") as file:
+        file["arrays/mask"][...] = mask
+    with pytest.raises(ResultError, match=r"r\.h5: mask must be .*; reconstruct again"):
+        read_result(tmp_path / "r.h5")

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import torch
 
-from ct_dip.config import DipConfig
 from ct_dip.data.scan_file import write_scan
 from ct_dip.data.simulate import NoiseLevel, simulate
 from ct_dip.devices import use_threads
+from ct_dip.dip.config import DipConfig
 from ct_dip.dip.ensemble import Ensemble, FitDivergedError, network_scale
 from ct_dip.dip.fit import CHECKPOINT, _digest, fit_bytes, fit_dip, fit_many
 from ct_dip.dip.presets import resolve
@@ -272,7 +272,7 @@ def test_kill_9_and_start_again(tmp_path):
     assert command("killed.h5", "killed").wait(timeout=120) == 0
     assert kills >= 2
 
-    from ct_dip.data.result import read_result
+    from ct_dip.data.result_file import read_result
 
     assert np.array_equal(read_result(tmp_path / "killed.h5").mean, read_result(tmp_path / "whole.h5").mean)
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from ct_dip.config import DipConfig
+from ct_dip.dip.config import DipConfig
 from ct_dip.dip.presets import PRESETS, resolve, unet_shape
 from ct_dip.dip.unet import UNet, UNetShape
 from ct_dip.errors import InputError

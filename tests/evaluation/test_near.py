@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from ct_dip.data.result import Result
+from ct_dip.data.comparison import Comparison
+from ct_dip.data.prediction import Prediction
 from ct_dip.evaluation.near import near_object, near_object_of
 
 
@@ -66,5 +67,5 @@ def test_neither_the_unit_nor_the_zero_of_a_reconstruction_matters():
 def test_a_reference_does_not_say_where_the_object_is():
     image, inside = disk(0.001 * 0.02)
     reference = (image + 0.002 * np.random.default_rng(1).standard_normal((40, 40))).astype(np.float32)
-    result = Result(method="tv", mean=image, pixel_size=1.0, scan_digest="", arrays={"reference": reference})
+    result = Prediction(mean=image, comparison=Comparison(name="reference", image=reference))
     assert near_object_of(result).sum() < 1.5 * inside.sum()

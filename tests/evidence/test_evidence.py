@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch.distributions import MultivariateNormal
 
-from ct_dip.config import InferenceConfig
 from ct_dip.errors import CtDipError
 from ct_dip.evidence.fit import fit_evidence
 from ct_dip.evidence.laplace import hyperparameter_points
 from ct_dip.evidence.marginal import CovarianceSum, factorise, packed_bytes
+from ct_dip.posterior.config import InferenceConfig
 from ct_dip.posterior.fit import fit_posterior
 from tests import tiny
 from tests.priors.test_weights import covariance

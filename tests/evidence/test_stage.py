@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from ct_dip.config import InferenceConfig
 from ct_dip.evidence import stage
 from ct_dip.operators import ray_transform
+from ct_dip.posterior.config import InferenceConfig
 from ct_dip.posterior.fit import fit_posterior
 from ct_dip.priors import complement
 from tests import tiny

@@ -6,7 +6,7 @@ import pytest
 
 from ct_dip.cli import main
 from ct_dip.data.noise import PhotonNoise, WhiteNoise
-from ct_dip.data.result import read_result
+from ct_dip.data.result_file import read_result
 from ct_dip.data.scan_file import read_scan
 from ct_dip.errors import ScanError
 from ct_dip.geometry import FanBeam

@@ -2,10 +2,10 @@
 
 import torch
 
-from ct_dip.config import InferenceConfig
 from ct_dip.operators import ray_transform
 from ct_dip.posterior.compressed import Compressed, basis_factor, feature_signals, projected_evidence
 from ct_dip.posterior.compression import empty_compression, extend
+from ct_dip.posterior.config import InferenceConfig
 from ct_dip.posterior.exact import LinearModel
 from ct_dip.posterior.exact_model import _measured
 from ct_dip.posterior.measurement_noise import MeasurementNoise

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ct_dip.cli import main
-from ct_dip.data.result import read_result
+from ct_dip.data.result_file import read_result
 from tests.cli.test_bad_input import fails
 
 QUICK = [
@@ -42,10 +42,10 @@ def test_a_compressed_run_is_certified_and_repeats_itself(folder, capsys):
     options = ("--regime", "compressed", "--set", "inference.deviations=samples")
     assert main(job(*options, "--set", "inference.samples=30")) == 0
     result = read_result("r.h5")
-    assert result.metrics["regime"] == "compressed"
-    assert result.arrays["std_error"].shape == (12, 12)
-    np.testing.assert_allclose(result.arrays["std_error"], result.std / 60**0.5, rtol=1e-5)
-    assert len(result.arrays["samples"]) == 30
+    assert result.diagnostics["regime"] == "compressed"
+    assert result.std_error.shape == (12, 12)
+    np.testing.assert_allclose(result.std_error, result.std / 60**0.5, rtol=1e-5)
+    assert len(result.samples) == 30
     capsys.readouterr()
     assert main(["info", "r.h5", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
@@ -58,23 +58,23 @@ def test_a_compressed_run_is_certified_and_repeats_itself(folder, capsys):
     again = read_result("again.h5")
     for one, other in ((result.mean, again.mean), (result.std, again.std)):
         assert np.array_equal(one, other)
-    assert np.array_equal(result.arrays["samples"], again.arrays["samples"])
-    assert again.metrics["hyperparameters"] == result.metrics["hyperparameters"]
+    assert np.array_equal(result.samples, again.samples)
+    assert again.diagnostics["hyperparameters"] == result.diagnostics["hyperparameters"]
 
 
 def test_exact_deviations_have_no_error_of_their_own(folder):
     assert main(job("--regime", "compressed", "--set", "inference.samples=0")) == 0
     result = read_result("r.h5")
-    assert result.metrics["certificate"]["closed_form"] is True
-    assert "std_error" not in result.arrays
-    assert "samples" not in result.arrays
+    assert result.diagnostics["certificate"]["closed_form"] is True
+    assert result.std_error is None
+    assert result.samples is None
 
 
 def test_an_automatic_regime_is_resolved_in_what_is_written(folder):
     assert main(job()) == 0
     first = read_result("r.h5")
-    assert first.settings["inference"]["regime"] == first.metrics["regime"] == "exact"
-    assert first.metrics["certificate"] == {}
+    assert first.settings["inference"]["regime"] == first.diagnostics["regime"] == "exact"
+    assert first.diagnostics["certificate"] == {}
     assert main("reconstruct scan.h5 --config r.yaml --out again.h5 --no-report".split()) == 0
     assert np.array_equal(read_result("again.h5").std, first.std)
 
@@ -112,7 +112,7 @@ def test_a_tiny_time_budget_is_said_on_screen(folder, capsys):
     assert main(job(*options, "--set", "inference.deviations=samples")) == 0
     said = capsys.readouterr().err
     assert "20 of 100 samples" in said
-    assert read_result("r.h5").metrics["certificate"]["samples"] == 20
+    assert read_result("r.h5").diagnostics["certificate"]["samples"] == 20
 
 
 def test_a_time_budget_without_effect_is_said_on_screen(folder, capsys):
@@ -144,4 +144,4 @@ def test_a_killed_run_keeps_its_stages_and_goes_on_to_the_same_bits(folder):
     assert main(fresh) == 0
     one, other = read_result("r.h5"), read_result("whole.h5")
     assert np.array_equal(one.std, other.std)
-    assert np.array_equal(one.arrays["samples"], other.arrays["samples"])
+    assert np.array_equal(one.samples, other.samples)

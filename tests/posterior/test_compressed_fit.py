@@ -6,11 +6,11 @@ import math
 import pytest
 import torch
 
-from ct_dip.config import load_config
 from ct_dip.data.simulate import NoiseLevel, simulate
 from ct_dip.dip.fit import fit_dip
 from ct_dip.evidence.fit import fit_evidence
 from ct_dip.geometry import Volume
+from ct_dip.methods import load_config
 from ct_dip.posterior import compressed_fit as module
 from ct_dip.posterior import compression
 from ct_dip.posterior.compressed_fit import fit_compressed

@@ -7,11 +7,11 @@ import pytest
 import torch
 from scipy import stats
 
-from ct_dip.config import InferenceConfig
 from ct_dip.data.simulate import NoiseLevel, simulate
 from ct_dip.evidence.fit import fit_evidence
 from ct_dip.geometry import ParallelBeam, Volume
 from ct_dip.operators import ray_transform
+from ct_dip.posterior.config import InferenceConfig
 from ct_dip.posterior.exact import condition, condition_over, prior_covariance
 from ct_dip.posterior.exact_model import linear_model
 from ct_dip.posterior.problem import linear_problem

@@ -9,12 +9,12 @@ import pytest
 import torch
 from scipy import stats
 
-from ct_dip.config import InferenceConfig
 from ct_dip.data.simulate import NoiseLevel, simulate
 from ct_dip.errors import CtDipError, InputError, MemoryBudgetError
 from ct_dip.evidence.stage import evidence_stage
 from ct_dip.geometry import Volume
 from ct_dip.operators import ray_transform
+from ct_dip.posterior.config import InferenceConfig
 from ct_dip.posterior.deviations import DenseDeviations
 from ct_dip.posterior.exact import Exact
 from ct_dip.posterior.exact_model import inference_bytes

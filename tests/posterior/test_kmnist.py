@@ -10,13 +10,14 @@ import pytest
 import torch
 
 from benchmarks.kmnist import kmnist_scans
-from ct_dip.config import DipConfig, InferenceConfig
+from ct_dip.dip.config import DipConfig
 from ct_dip.dip.fit import fit_dip
 from ct_dip.evidence.fit import fit_evidence
 from ct_dip.operators import ray_transform
 from ct_dip.posterior.compressed import Compressed, basis_factor
 from ct_dip.posterior.compressed_fit import fit_compressed
 from ct_dip.posterior.compression import empty_compression, extend
+from ct_dip.posterior.config import InferenceConfig
 from ct_dip.posterior.exact import condition
 from ct_dip.posterior.exact_model import linear_model
 from ct_dip.posterior.iterative import Iterative

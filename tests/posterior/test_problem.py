@@ -26,7 +26,7 @@ def weight_covariance(problem, theta):
     if problem.config.prior == "isotropic":
         return theta.exp() * weights
     if problem.config.objective == "scale":
-        from ct_dip.priors.choose import block_prior
+        from ct_dip.posterior.choose_prior import block_prior
 
         blocks = block_prior(problem.jacobian)
         return theta.exp() * covariance(blocks, blocks.start)

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from ct_dip.config import InferenceConfig, load_config
 from ct_dip.data.simulate import NoiseLevel, simulate
 from ct_dip.dip.fit import fit_dip
 from ct_dip.errors import CtDipError
 from ct_dip.geometry import Volume
+from ct_dip.methods import load_config
 from ct_dip.pipeline import reconstruct
 from ct_dip.posterior import infer, regimes
+from ct_dip.posterior.config import InferenceConfig
 from ct_dip.posterior.fit import fit_posterior
 from ct_dip.posterior.iterative import Iterative
 from ct_dip.scanners import scanner
@@ -42,8 +43,8 @@ def run(fitted, *settings, **others):
 
 def test_a_sound_run_says_nothing(fitted):
     result, notes = run(fitted)
-    assert result.metrics["certificate"]["converged"] is True
-    assert result.metrics["certificate"]["residual"] <= 1e-3
+    assert result.diagnostics["certificate"]["converged"] is True
+    assert result.diagnostics["certificate"]["residual"] <= 1e-3
     assert not [note for note in notes if "NOT" in note]
 
 
@@ -58,7 +59,7 @@ def test_perturbed_products_are_noticed(fitted, direction, monkeypatch):
 
     monkeypatch.setattr(Jacobian, direction, perturbed)
     result, notes = run(fitted)
-    assert result.metrics["certificate"]["converged"] is False
+    assert result.diagnostics["certificate"]["converged"] is False
     assert [note for note in notes if "did NOT reach" in note]
 
 
@@ -77,7 +78,7 @@ def test_products_that_are_not_numbers_are_an_error_that_says_so(fitted, directi
 def test_a_compression_that_moves_the_image_too_far_is_told(fitted):
     """It kept what it was allowed to, which was too much."""
     result, notes = run(fitted, "inference.compression=0.9")
-    certificate = result.metrics["certificate"]
+    certificate = result.diagnostics["certificate"]
     assert certificate["discarded_trace"] <= 0.9
     assert not certificate["accurate"]
     assert certificate["converged"] is False
@@ -88,7 +89,7 @@ def test_a_compression_that_moves_the_image_too_far_is_told(fitted):
 def test_a_rank_that_is_too_small_is_told(fitted, monkeypatch):
     monkeypatch.setattr(regimes, "_MOST_RANK", 12)
     result, notes = run(fitted)
-    certificate = result.metrics["certificate"]
+    certificate = result.diagnostics["certificate"]
     assert certificate["rank"] == 12
     assert certificate["converged"] is False
     assert certificate["discarded_trace"] > certificate["discarded_trace_allowed"]
@@ -99,9 +100,9 @@ def test_a_rank_that_is_too_small_is_told(fitted, monkeypatch):
 
 def test_little_time_gives_few_samples_and_says_so(fitted):
     result, notes = run(fitted, "inference.deviations=samples", budget_minutes=1e-9)
-    certificate = result.metrics["certificate"]
+    certificate = result.diagnostics["certificate"]
     assert (certificate["samples"], certificate["samples_asked"]) == (20, 100)
-    assert len(result.arrays["samples"]) == 20
+    assert len(result.samples) == 20
     (doubt,) = [note for note in notes if "20 of 100 samples" in note]
     assert "16%" in doubt
     assert "--budget-minutes" in doubt
@@ -113,7 +114,7 @@ def test_the_iterative_regime_tells_what_did_not_converge(fitted, monkeypatch):
     monkeypatch.setitem(Iterative.__init__.__kwdefaults__, "max_iterations", 2)
     quick = ("inference.regime=iterative", "inference.probes=2", "inference.preconditioner_rank=4")
     result, notes = run(fitted, *quick)
-    assert result.metrics["certificate"]["converged"] is False
+    assert result.diagnostics["certificate"]["converged"] is False
     (doubt,) = [note for note in notes if "did NOT reach" in note]
     assert "residual" in doubt
 

@@ -5,14 +5,15 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from ct_dip.config import InferenceConfig, load_config
 from ct_dip.data.noise import WhiteNoise
 from ct_dip.data.scan import Scan
 from ct_dip.dip.presets import resolve, unet_shape
 from ct_dip.errors import InputError
 from ct_dip.geometry import ParallelBeam, Volume
+from ct_dip.methods import load_config
 from ct_dip.operators import ray_transform
-from ct_dip.plan import plan_run
+from ct_dip.pipeline import plan_run
+from ct_dip.posterior.config import InferenceConfig
 from ct_dip.posterior.fit import fit_posterior
 from ct_dip.posterior.regimes import plan_regime
 from ct_dip.scanners import view_angles

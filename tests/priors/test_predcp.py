@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from ct_dip.config import InferenceConfig
+from ct_dip.posterior.config import InferenceConfig
 from ct_dip.priors.predcp import folded_normal_mean
 from tests import tiny
 

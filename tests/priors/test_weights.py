@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from ct_dip.config import InferenceConfig
 from ct_dip.errors import CtDipError
+from ct_dip.posterior.config import InferenceConfig
 from ct_dip.posterior.fit import fit_posterior
 from ct_dip.priors.weights import _fit_taps
 from ct_dip.tangent.taps import tap_pairs

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ct_dip.data.result import Result
+from ct_dip.data.comparison import Comparison
+from ct_dip.data.prediction import Prediction
 from ct_dip.errors import ResultError
 from ct_dip.evaluation.near import near_object
 from ct_dip.report import report_page, verdicts
@@ -17,7 +18,7 @@ from tests.report.test_report_page import embedded, synthetic_result
 def whole_result():
     """With everything that any figure asks for."""
     result = synthetic_result()
-    metrics = result.metrics | {
+    diagnostics = result.diagnostics | {
         "evidence_starts": [12.0, None],  # a start that failed
         "hyperparameters": {
             "log_scale": 0.5,
@@ -26,17 +27,15 @@ def whole_result():
             "log_length.in": 0.1,
         },
     }
-    return replace(result, metrics=metrics, traces={"evidence": np.array([1.0, 12.0])})
+    return replace(result, diagnostics=diagnostics, traces={"evidence": np.array([1.0, 12.0])})
 
 
-def against_reference(noise_std=None, seed=1):
+def against_reference(noise_std=0.0, seed=1):
     """The same with a noisy reference for the truth."""
     result = whole_result()
-    arrays = dict(result.arrays)
-    noise = (noise_std or 0.0) * np.random.default_rng(seed).standard_normal(result.mean.shape)
-    arrays["reference"] = (arrays.pop("truth") + noise).astype(np.float32)
-    comparison = {"compared_with": "reference"} | ({"reference_std": noise_std} if noise_std else {})
-    return replace(result, arrays=arrays, metrics=result.metrics | comparison)
+    noise = noise_std * np.random.default_rng(seed).standard_normal(result.mean.shape)
+    image = (result.comparison.image + noise).astype(np.float32)
+    return replace(result, comparison=Comparison(name="reference", image=image, noise_std=noise_std))
 
 
 def texts(figure):
@@ -58,23 +57,21 @@ def test_a_whole_result_has_all_of_them(tmp_path):
 @pytest.mark.parametrize(
     ("lacking", "names"),
     [
-        ({"samples"}, set(FIGURES) - {"samples"}),
-        ({"truth"}, {"image", "panel", "samples", "sinogram", "evidence", "hyperparameters"}),
-        ({"fbp"}, set(FIGURES) - {"panel"}),
+        ({"samples": None}, set(FIGURES) - {"samples"}),
+        ({"comparison": None}, {"image", "panel", "samples", "sinogram", "evidence", "hyperparameters"}),
+        ({"images": {"dip": whole_result().images["dip"]}}, set(FIGURES) - {"panel"}),
     ],
 )
 def test_what_is_lacking_is_left_out(lacking, names):
-    result = whole_result()
-    arrays = {name: values for name, values in result.arrays.items() if name not in lacking}
-    assert set(all_figures(replace(result, arrays=arrays))) == names
+    assert set(all_figures(replace(whole_result(), **lacking))) == names
 
 
 def test_an_image_alone_has_one_figure():
     image = np.linspace(0, 0.02, 30, dtype=np.float32).reshape(5, 6)
-    assert list(all_figures(Result(method="tv", mean=image, pixel_size=0.5, scan_digest=""))) == ["image"]
+    assert list(all_figures(Prediction(method="tv", mean=image, pixel_size=0.5, scan_digest=""))) == ["image"]
 
 
-@pytest.mark.parametrize("noise", [None, 1e-3])
+@pytest.mark.parametrize("noise", [0.0, 1e-3])
 def test_a_reference_is_never_called_truth_in_figures(noise):
     figures = all_figures(against_reference(noise))
     assert list(figures) == list(FIGURES)
@@ -84,17 +81,17 @@ def test_a_reference_is_never_called_truth_in_figures(noise):
         assert "truth" not in text, name
         named += "reference" in text
     assert named >= 7
-    assert ("√(std² + noise²)" in texts(figures["quantiles"])) == (noise is not None)
+    assert ("√(std² + noise²)" in texts(figures["quantiles"])) == (noise > 0)
 
 
-@pytest.mark.parametrize("noise", [None, 1e-3])
+@pytest.mark.parametrize("noise", [0.0, 1e-3])
 def test_a_reference_is_never_called_truth_on_the_page(noise):
     text = report_page.render_report(against_reference(noise))
     assert "truth" not in text.split('<script type="application/json"')[0]
     assert "The true object is known" not in text
     assert "reference image stands in" in text
-    assert ("which is added to the error bars" in text) == (noise is not None)
-    assert ("were not stated" in text) == (noise is None)
+    assert ("which is added to the error bars" in text) == (noise > 0)
+    assert ("were not stated" in text) == (noise == 0)
     images = {image["name"]: image for image in embedded(text)["images"]}
     assert {"reference", "difference"} <= set(images)
     assert not {"truth", "error"} & set(images)
@@ -104,19 +101,19 @@ def test_the_verdict_counts_the_noise_of_the_reference():
     """Error bars that are right are called so against a noisy reference only if its noise is stated."""
     right = against_reference(2e-3)
     assert verdicts.coverage_verdict(verdicts.calibration(right)).level == "good"
-    silent = replace(right, metrics={k: v for k, v in right.metrics.items() if k != "reference_std"})
+    silent = replace(right, comparison=replace(right.comparison, noise_std=0.0))
     assert verdicts.coverage_verdict(verdicts.calibration(silent)).level == "poor"
 
 
 def test_the_object_is_found_where_the_image_shows_it():
     """The reference is noise where nothing is; a posterior mean is smooth there."""
-    noisy, disc = against_reference(2e-3), whole_result().arrays["truth"]
-    assert near_object(noisy.arrays["reference"]).all()
+    noisy, disc = against_reference(2e-3), whole_result().comparison.image
+    assert near_object(noisy.comparison.image).all()
     assert verdicts.calibration(replace(noisy, mean=disc)).near_pixels == near_object(disc).sum()
 
 
 def test_a_reference_of_another_shape_is_refused():
     result = against_reference()
-    broken = replace(result, arrays=result.arrays | {"reference": np.zeros((3, 3), np.float32)})
+    small = replace(result.comparison, image=np.zeros((3, 3), np.float32))
     with pytest.raises(ResultError, match="reference has shape"):
-        report_page.render_report(broken)
+        report_page.render_report(replace(result, comparison=small))

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.ndimage import gaussian_filter
 
-from ct_dip.data.result import Result
+from ct_dip.data.comparison import Comparison
+from ct_dip.data.prediction import Prediction
 from ct_dip.errors import InputError
 from ct_dip.evaluation.coverage import LEVELS, coverage
 from ct_dip.evaluation.near import near_object
@@ -29,13 +30,19 @@ def make_result(samples=60):
     std = 1e-5 + 1e-3 * gaussian_filter((truth > 0).astype(float), 1)
     mean = truth - std * rng.normal(size=truth.shape)
     drawn = mean + std * rng.normal(size=(samples, *truth.shape))
-    arrays = {"truth": truth, "samples": drawn} if samples else {"truth": truth}
-    return Result(method="lin-dip", mean=mean, std=std, pixel_size=0.5, scan_digest="", arrays=arrays)
+    return Prediction(
+        method="lin-dip",
+        mean=mean,
+        std=std,
+        samples=drawn if samples else None,
+        pixel_size=0.5,
+        comparison=Comparison(name="truth", image=truth),
+    )
 
 
 RESULT = make_result()
-IMAGES = RESULT.arrays["truth"], RESULT.mean, RESULT.std
-NEAR = near_object(RESULT.arrays["truth"])
+IMAGES = RESULT.comparison.image, RESULT.mean, RESULT.std
+NEAR = near_object(RESULT.comparison.image)
 
 
 def lines(axis):
@@ -60,15 +67,15 @@ def test_axes_are_labelled_and_pictures_reproducible(make):
 @pytest.mark.parametrize("make", FIGURES)
 def test_a_truth_and_error_bars_are_needed(make):
     with pytest.raises(InputError, match="no truth"):
-        make(dataclasses.replace(RESULT, arrays={}))
+        make(dataclasses.replace(RESULT, comparison=None))
     with pytest.raises(InputError, match="no standard deviations"):
         make(dataclasses.replace(RESULT, std=None))
 
 
 @pytest.mark.parametrize("make", FIGURES)
 def test_an_object_that_is_everywhere_or_nowhere_is_no_region(make):
-    arrays = RESULT.arrays | {"truth": np.full_like(RESULT.mean, 0.01)}
-    figure = make(dataclasses.replace(RESULT, arrays=arrays))
+    flat = Comparison(name="truth", image=np.full_like(RESULT.mean, 0.01))
+    figure = make(dataclasses.replace(RESULT, comparison=flat))
     assert not any("near" in text for text in legend(figure))
 
 

@@ -9,7 +9,8 @@ from PIL import Image
 
 from ct_dip.data.simulate import NoiseLevel, simulate
 from ct_dip.geometry import Volume
-from ct_dip.report.page import ABOUT, write_comparison
+from ct_dip.methods import method_names
+from ct_dip.report.page import write_comparison
 from ct_dip.scanners import scanner
 from tests.report.test_report_browser import browser, pytestmark  # noqa: F401
 from tests.report.test_report_page import synthetic_result
@@ -19,7 +20,9 @@ from tests.report.test_report_page import synthetic_result
 def comparison(tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "comparison.html"
     scan = simulate("ellipses", scanner(Volume(shape=(24, 24)), views=9), noise=NoiseLevel(relative=0.05))
-    results = [replace(synthetic_result(), method=method, seconds={"all": 230.0}) for method in ABOUT]
+    results = [
+        replace(synthetic_result(), method=method, seconds={"all": 230.0}) for method in method_names()
+    ]
     write_comparison(path, scan, results)
     return path.as_uri()
 

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ct_dip.config import METHODS
-from ct_dip.data.result import Result
+from ct_dip.data.prediction import Prediction
 from ct_dip.data.simulate import simulate
 from ct_dip.geometry import Volume
+from ct_dip.methods import method_names, summary_of
 from ct_dip.report.figures import png_bytes, reconstruction_panel, save_png
 from ct_dip.report.page import write_comparison
 from ct_dip.scanners import scanner
@@ -76,7 +76,11 @@ def test_every_method_can_be_compared(tmp_path):
     geometry = scanner(Volume(shape=(8, 8)), views=4)
     scan = simulate("ellipses", geometry, same_grid=True)
     results = [
-        Result(method=method, mean=scan.ground_truth, pixel_size=1.0, scan_digest="") for method in METHODS
+        Prediction(method=method, mean=scan.ground_truth, pixel_size=1.0, scan_digest="")
+        for method in method_names()
     ]
     write_comparison(tmp_path / "page.html", scan, results)
-    assert "DIP" in (tmp_path / "page.html").read_text().upper()
+    text = (tmp_path / "page.html").read_text()
+    for method in method_names():
+        assert method.upper() in text
+        assert summary_of(method) in text

@@ -4,7 +4,8 @@ import math
 import numpy as np
 import pytest
 
-from ct_dip.data.result import Result
+from ct_dip.data.comparison import Comparison
+from ct_dip.data.prediction import Prediction, SinogramPredictive
 from ct_dip.errors import InputError
 from ct_dip.report.figures import png_bytes
 from ct_dip.report.inference_figures import (
@@ -29,28 +30,22 @@ BLOCKS = {
     "log_length.up0": -0.3,
     "log_noise": 0.2,
 }
-RESULT = Result(
+RESULT = Prediction(
     method="lin-dip",
     mean=NOISY["mean"],
     std=np.full(TRUTH.shape, 1e-3),
     pixel_size=0.5,
     scan_digest="",
-    metrics={"hyperparameters": {"log_noise": 0.02, "log_scale": 2.0}, "evidence_starts": [-9.0, -8.0]},
+    diagnostics={"hyperparameters": {"log_noise": 0.02, "log_scale": 2.0}, "evidence_starts": [-9.0, -8.0]},
     traces={"evidence": np.array([-20.0, -11.0, -9.0, -8.0])},
-    arrays={
-        "fbp": NOISY["fbp"],
-        "dip": NOISY["dip"],
-        "truth": TRUTH,
-        "samples": NOISY["mean"] + 1e-3 * RNG.normal(size=(6, *TRUTH.shape)),
-        "sinogram_standardised": RNG.normal(size=(9, 20)),
-    },
+    images={"fbp": NOISY["fbp"], "dip": NOISY["dip"]},
+    comparison=Comparison(name="truth", image=TRUTH),
+    samples=NOISY["mean"] + 1e-3 * RNG.normal(size=(6, *TRUTH.shape)),
+    sinogram=SinogramPredictive(
+        mean=np.zeros((9, 20)), std=np.ones((9, 20)), standardised=RNG.normal(size=(9, 20))
+    ),
 )
 FIGURES = [panel_figure, samples_figure, evidence_figure, hyperparameters_figure, sinogram_figure]
-
-
-def without(*names):
-    arrays = {name: values for name, values in RESULT.arrays.items() if name not in names}
-    return dataclasses.replace(RESULT, arrays=arrays)
 
 
 def images(figure):
@@ -72,7 +67,7 @@ def test_figures_are_labelled_and_reproducible(make):
 
 @pytest.mark.parametrize("make", FIGURES)
 def test_a_result_without_inference_says_so(make):
-    bare = Result(method="fbp", mean=TRUTH, pixel_size=1.0, scan_digest="")
+    bare = Prediction(method="fbp", mean=TRUTH, pixel_size=1.0, scan_digest="")
     with pytest.raises(InputError, match=r"this fbp result has no .*; reconstruct with lin-dip"):
         make(bare)
 
@@ -93,7 +88,7 @@ def test_the_panel_shows_six_images_with_units():
 
 
 def test_without_a_truth_the_panel_has_neither_error_nor_psnr():
-    assert list(images(panel_figure(without("truth")))) == [
+    assert list(images(panel_figure(dataclasses.replace(RESULT, comparison=None)))) == [
         "FBP",
         "DIP",
         "posterior mean",
@@ -118,7 +113,7 @@ def test_samples_stand_above_their_difference_from_the_mean():
     assert [axis.get_title() for axis in shown] == ["sample 1", "sample 2", "sample 3"] + [
         "minus the mean"
     ] * 3
-    samples = RESULT.arrays["samples"]
+    samples = RESULT.samples
     np.testing.assert_array_equal(shown[1].images[0].get_array(), samples[1])
     np.testing.assert_array_equal(shown[4].images[0].get_array(), samples[1] - RESULT.mean)
     assert len({axis.images[0].get_clim() for axis in shown[3:]}) == 1
@@ -149,7 +144,7 @@ def test_variances_are_shown_by_their_roots():
 
 
 def test_blocks_are_in_the_order_of_the_network():
-    figure = hyperparameters_figure(dataclasses.replace(RESULT, metrics={"hyperparameters": BLOCKS}))
+    figure = hyperparameters_figure(dataclasses.replace(RESULT, diagnostics={"hyperparameters": BLOCKS}))
     variances, lengths, model = figure.axes
     order = [label.get_text() for label in variances.get_yticklabels()]
     assert order == ["in", "down0", "up0", "skip0", "out"]
@@ -163,7 +158,7 @@ def test_blocks_are_in_the_order_of_the_network():
 def test_residuals_of_the_sinogram_are_on_a_scale_around_zero():
     figure = sinogram_figure(RESULT)
     image, histogram, bar = figure.axes
-    residuals = RESULT.arrays["sinogram_standardised"]
+    residuals = RESULT.sinogram.standardised
     np.testing.assert_array_equal(image.images[0].get_array(), residuals)
     assert image.images[0].get_clim() == (-4, 4)
     assert (image.get_xlabel(), image.get_ylabel()) == ("detector", "view")

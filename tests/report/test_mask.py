@@ -5,7 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from ct_dip.data.result import Result
+from ct_dip.data.comparison import Comparison
+from ct_dip.data.prediction import Prediction
 from ct_dip.report.all_figures import result_panel
 from ct_dip.report.calibration_figures import calibration_figure
 from ct_dip.report.inference_figures import panel_figure, samples_figure
@@ -21,19 +22,14 @@ def result():
     std = np.full_like(mean, 1e-3)
     reference = mean + std * generator.standard_normal(mean.shape).astype(np.float32)
     reference[:, :4] = 0.01  # what no view saw
-    mask = np.ones_like(mean)
-    mask[:, :4] = 0
-    return Result(
+    mask = np.ones(mean.shape, dtype=bool)
+    mask[:, :4] = False
+    return Prediction(
         method="lin-dip",
         mean=mean,
-        pixel_size=1.0,
-        scan_digest="",
-        settings={},
-        metrics={"compared_with": "reference"},
-        seconds={},
-        versions={},
         std=std,
-        arrays={"reference": reference, "mask": mask},
+        comparison=Comparison(name="reference", image=reference),
+        mask=mask,
     )
 
 
@@ -41,8 +37,7 @@ def test_verdicts_look_inside_of_the_mask(result):
     found = calibration(result)
     everywhere, _ = found.at(0.95)
     assert everywhere > 0.92
-    arrays = {name: array for name, array in result.arrays.items() if name != "mask"}
-    blind, _ = calibration(dataclasses.replace(result, arrays=arrays)).at(0.95)
+    blind, _ = calibration(dataclasses.replace(result, mask=None)).at(0.95)
     assert blind < 0.8
 
 
@@ -52,7 +47,7 @@ def test_figures_do(result):
 
 
 def test_differences_are_shown_inside_of_the_mask(result):
-    result.arrays["fbp"] = result.arrays["dip"] = result.mean
+    result.images["fbp"] = result.images["dip"] = result.mean
     for figure, name in ((panel_figure, "posterior mean − reference"), (result_panel, "LIN-DIP − reference")):
         (axis,) = (axis for axis in figure(result).axes if axis.get_title() == name)
         shown = np.asarray(axis.images[0].get_array())
@@ -68,8 +63,9 @@ def test_what_no_view_saw_sets_no_scale(result):
     result.mean[:, :4], result.std[:, :4] = 5.0, 1.0
     assert certainty(result)["range"] < 0.03
     assert certainty(result)["wide"] < 0.01
-    result.arrays["fbp"] = result.arrays["dip"] = result.mean
-    result.arrays["samples"] = np.stack([result.mean + result.std, result.mean - result.std])
+    result.images["fbp"] = result.images["dip"] = result.mean
+    samples = np.stack([result.mean + result.std, result.mean - result.std])
+    result = dataclasses.replace(result, samples=samples)
     for figure in (panel_figure, result_panel, samples_figure):
         for axis in figure(result).axes:
             assert all(image.norm.vmax < 0.1 for image in axis.images)
@@ -83,8 +79,8 @@ def test_the_noise_of_a_reference_in_the_background_decides_nothing(result):
     noise = 5e-3 * np.random.default_rng(1).standard_normal(result.mean.shape)
     background = np.ones((20, 20), dtype=bool)
     background[4:16, 4:16] = False  # the object, and what is next to it
-    reference = result.arrays["reference"] + np.where(background, noise, 0.0).astype(np.float32)
-    noisy = dataclasses.replace(result, arrays=result.arrays | {"reference": reference})
+    reference = result.comparison.image + np.where(background, noise, 0.0).astype(np.float32)
+    noisy = dataclasses.replace(result, comparison=Comparison(name="reference", image=reference))
     found = calibration(noisy)
     everywhere, near = found.at(0.95)
     assert everywhere < 0.8 < 0.85 < near

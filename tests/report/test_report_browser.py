@@ -7,6 +7,7 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
+from ct_dip.data.prediction import Prediction
 from ct_dip.evaluation.region import query_region, region_mask
 from ct_dip.report.report_page import write_report
 from tests.report.test_report_page import synthetic_result
@@ -123,7 +124,7 @@ def test_the_page_opens_and_says_what_it_is(open_page):
     assert "the error bars" in text(page, "#verdict")
     assert page.locator("#calibration-section svg").count() == 2
     grey = pixels(page, "#viewer .base")[..., 0]
-    truth = RESULT.arrays["truth"]  # black is its lowest value, white its highest
+    truth = RESULT.comparison.image  # black is its lowest value, white its highest
     assert grey == pytest.approx(255 * np.clip(RESULT.mean / truth.max(), 0, 1), abs=1)
 
 
@@ -138,9 +139,10 @@ def test_the_inspector_shows_the_numbers_of_the_file(open_page):
             check_pixel(page, row, column, 0.01)
     row, column = 10, 5
     page.mouse.move(*point_at(page, row, column, "#map"))
+    images = RESULT.images | {"truth": RESULT.comparison.image}
     for name, title in {"fbp": "Classical (FBP)", "dip": "Network alone", "truth": "Truth"}.items():
         shown = float(answers(page, "#pixel")[title].removesuffix(" /mm"))
-        assert shown == pytest.approx(RESULT.arrays[name][row, column], abs=6e-6)
+        assert shown == pytest.approx(images[name][row, column], abs=6e-6)
 
 
 def test_the_keyboard_moves_the_inspector(open_page):
@@ -215,7 +217,7 @@ def test_the_threshold_changes_the_map(open_page):
 
 def check_region(page, roi, threshold):
     mask = region_mask(SHAPE, STEP, roi)
-    found = query_region(RESULT.arrays["samples"], RESULT.mean, mask, STEP, above=threshold)
+    found = query_region(RESULT.samples, RESULT.mean, mask, STEP, above=threshold)
     value, half = text(page, "#region .big").removeprefix("mean ").removesuffix(" /mm").split(" ± ")
     resolution = 10.0 ** -len(half.partition(".")[2])
     wanted = found.attenuation
@@ -247,7 +249,7 @@ def test_the_interval_of_a_region_by_hand(open_page):
     page = open_page()
     for name, value in {"x0": -2, "x1": 2, "y0": -2, "y1": 2}.items():
         page.locator(f"#{name}").fill(str(value))
-    means = RESULT.arrays["samples"][:, 6:14, 8:16].mean(axis=(1, 2), dtype=float)
+    means = RESULT.samples[:, 6:14, 8:16].mean(axis=(1, 2), dtype=float)
     value, half = text(page, "#region .big").removeprefix("mean ").removesuffix(" /mm").split(" ± ")
     assert float(value) == pytest.approx(RESULT.mean[6:14, 8:16].mean(), rel=1e-2)
     # Deviations from the exact mean instead of the sampled one are larger by a factor of at most 1.05 here.
@@ -323,7 +325,7 @@ def test_number_boxes_show_all_of_their_numbers(open_page, width, step):
 
 def test_the_residuals_are_drawn(open_page):
     shown = pixels(open_page(), "#residuals")
-    z = RESULT.arrays["sinogram_standardised"]
+    z = RESULT.sinogram.standardised
     assert shown.shape == (*z.shape, 3)
     redness = shown[..., 0] - shown[..., 2]
     assert np.all(redness[z > 0.5] > 0)
@@ -331,14 +333,13 @@ def test_the_residuals_are_drawn(open_page):
 
 
 def test_reduced_pages(open_page):
-    few = {name: values for name, values in RESULT.arrays.items() if name not in ("truth", "samples")}
-    page = open_page(replace(RESULT, arrays=few))
+    page = open_page(replace(RESULT, comparison=None, samples=None))
     assert page.locator("#calibration-section").count() == 0
     assert "no posterior samples" in text(page, "#region-note")
     assert "±" not in text(page, "#region")
     assert "±" in text(page, "#pixel")
 
-    page = open_page(replace(RESULT, method="tv", std=None, arrays={}, metrics={}))
+    page = open_page(Prediction(method="tv", mean=RESULT.mean, pixel_size=STEP))
     assert "no error bars" in text(page, "header")
     assert page.locator("#map").count() == 0
     page.mouse.move(*point_at(page, 3, 4))

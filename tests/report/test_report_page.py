@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 from ct_dip.cli.report import report
-from ct_dip.data.result import Result, write_result
+from ct_dip.data.comparison import Comparison
+from ct_dip.data.prediction import Prediction, SinogramPredictive
+from ct_dip.data.result_file import write_result
 from ct_dip.errors import InputError, OutputError, ResultError
 from ct_dip.evaluation.structure import Structure
 from ct_dip.report import report_page as page
@@ -32,22 +34,19 @@ def synthetic_result(shape=(24, 24), *, truth=True, seed=3):
     std = (2e-4 + 2e-3 * edge).astype(np.float32)
     mean = (disc + std * rng.standard_normal(shape)).astype(np.float32)
     common, own = rng.standard_normal((50, 1, 1)), rng.standard_normal((50, *shape))
-    arrays = {
-        "dip": mean + np.float32(1e-4),
-        "fbp": (disc + 0.003 * rng.standard_normal(shape)).astype(np.float32),
-        "samples": (mean + std * (0.6 * common + 0.8 * own)).astype(np.float32),
-        "sinogram_standardised": rng.standard_normal((8, 12)).astype(np.float32),
-    }
-    if truth:
-        arrays["truth"] = disc.astype(np.float32)
-    return Result(
+    fbp = (disc + 0.003 * rng.standard_normal(shape)).astype(np.float32)
+    return Prediction(
         method="lin-dip",
         mean=mean,
         std=std,
+        samples=(mean + std * (0.6 * common + 0.8 * own)).astype(np.float32),
+        images={"fbp": fbp, "dip": mean + np.float32(1e-4)},
+        sinogram=predictive(rng.standard_normal((8, 12))),
+        comparison=Comparison(name="truth", image=disc.astype(np.float32)) if truth else None,
         pixel_size=0.5,
         scan_digest="0123456789abcdef" * 4,
         settings={"method": "lin-dip", "dip": {"channels": [32, 32], "max_steps": 2000}},
-        metrics={
+        diagnostics={
             "sinogram_chi2": 0.9,
             "effective_dimension": 10.0,
             "sigma_y": 0.1,
@@ -56,8 +55,12 @@ def synthetic_result(shape=(24, 24), *, truth=True, seed=3):
         },
         seconds={"posterior": 0.5},
         versions={"numpy": np.__version__},
-        arrays=arrays,
     )
+
+
+def predictive(standardised):
+    z = standardised.astype(np.float32)
+    return SinogramPredictive(mean=np.zeros_like(z), std=np.ones_like(z), standardised=z)
 
 
 def embedded(text):
@@ -69,6 +72,15 @@ def decoded(data, shape):
 
 
 # Verdicts
+
+SILENT = np.zeros((20, 25))  # 500 measurements whose residuals have no structure that could be judged
+
+
+def findings(diagnostics, residuals=None):
+    sinogram = None if residuals is None else predictive(residuals)
+    return verdicts.data_findings(
+        Prediction(mean=np.zeros((4, 5)), sinogram=sinogram, diagnostics=diagnostics)
+    )
 
 
 def calibrated(covered, near=()):
@@ -105,10 +117,10 @@ def test_coverage_verdict_without_an_object_uses_all_pixels():
     [(1.0, "good"), (0.61, "good"), (0.59, "caution"), (1.29, "good"), (1.31, "caution"), (2.01, "poor")],
 )
 def test_sinogram_verdict(leftover, level):
-    (found,) = verdicts.data_findings({"sinogram_chi2": leftover}, 500)
+    (found,) = findings({"sinogram_chi2": leftover}, SILENT)
     assert found.level == level
     # a fit of 100 directions of 500 measurements takes a fifth of the noise away
-    (found,) = verdicts.data_findings({"sinogram_chi2": 0.8 * leftover, "effective_dimension": 100.0}, 500)
+    (found,) = findings({"sinogram_chi2": 0.8 * leftover, "effective_dimension": 100.0}, SILENT)
     assert found.level == level
 
 
@@ -124,19 +136,21 @@ def test_sinogram_verdict(leftover, level):
         (0.0, 1.2, "poor", "stray by 1.20 of the noise"),
     ],
 )
-def test_structure_counts_as_well_as_size(correlation, drift, level, word):
+def test_structure_counts_as_well_as_size(monkeypatch, correlation, drift, level, word):
     structure = Structure(correlation, 0.02, drift, 0.1)
-    (found,) = verdicts.data_findings({"sinogram_chi2": 1.0}, 500, structure)
+    monkeypatch.setattr(verdicts, "residual_structure", lambda _: structure)
+    (found,) = findings({"sinogram_chi2": 1.0}, SILENT)
     assert found.level == level
     assert word in found.text
     assert (found.title == "The image explains the measurements") == (level == "good")
-    (found,) = verdicts.data_findings({"sinogram_chi2": 3.0}, 500, structure)
+    (found,) = findings({"sinogram_chi2": 3.0}, SILENT)
     assert found.level == "poor"
 
 
-def test_structure_within_chance_does_not_count():
+def test_structure_within_chance_does_not_count(monkeypatch):
     """A tiny scan: 3 standard errors are more than what would matter."""
-    (found,) = verdicts.data_findings({"sinogram_chi2": 1.0}, 50, Structure(0.29, 0.1, 0.34, 0.2))
+    monkeypatch.setattr(verdicts, "residual_structure", lambda _: Structure(0.29, 0.1, 0.34, 0.2))
+    (found,) = findings({"sinogram_chi2": 1.0}, np.zeros((5, 10)))
     assert found.level == "good"
 
 
@@ -145,14 +159,12 @@ def test_the_page_shows_residuals_that_are_not_noise():
     white = np.random.default_rng(0).standard_normal((40, 60))
     smooth = (white[:, 1:] + white[:, :-1]) / np.sqrt(2)  # neighbours correlate at 0.5
     for residuals, title in ((white, "Nothing speaks against it"), (smooth, "With care")):
-        arrays = result.arrays | {"sinogram_standardised": residuals.astype(np.float32)}
-        text = page.render_report(replace(result, arrays=arrays))
+        text = page.render_report(replace(result, sinogram=predictive(residuals)))
         assert title in text
         shown = embedded(text)["residuals"]
-        assert np.array_equal(decoded(shown["data"], shown["shape"]), arrays["sinogram_standardised"])
+        assert np.array_equal(decoded(shown["data"], shown["shape"]), residuals.astype(np.float32))
         assert 'id="residuals"' in text
-    without = {name: values for name, values in result.arrays.items() if "sinogram" not in name}
-    assert 'id="residuals"' not in page.render_report(replace(result, arrays=without))
+    assert 'id="residuals"' not in page.render_report(replace(result, sinogram=None))
 
 
 @pytest.mark.parametrize(
@@ -160,30 +172,28 @@ def test_the_page_shows_residuals_that_are_not_noise():
     [("budget", 5.93, True), ("budget", 1.1, False), ("discrepancy", 5.93, False)],
 )
 def test_a_network_that_ran_out_of_steps_is_said(stopped_by, misfit, said):
-    metrics = {"stopped_by": stopped_by, "misfit": misfit, "steps": 500}
-    findings = verdicts.data_findings(metrics, None)
-    assert [finding.level for finding in findings] == ["caution"] * said
-    for finding in findings:
+    found = findings({"stopped_by": stopped_by, "misfit": misfit, "steps": 500})
+    assert [finding.level for finding in found] == ["caution"] * said
+    for finding in found:
         assert "was stopped by its budget of 500 steps at a misfit of 5.9" in finding.text
         assert "--preset thorough" in finding.text
 
 
 def test_warnings_about_the_data_are_shown_and_make_the_verdict_careful():
     warnings = ["The sinogram has <b>negative</b> values.", "The object is cut by the field of view."]
-    result = synthetic_result(truth=False)
-    result = replace(result, metrics=result.metrics | {"warnings": warnings})
-    findings = verdicts.data_findings(result.metrics, None)
-    shown = [f for f in findings if f.title == "The data look implausible"]
+    result = replace(synthetic_result(truth=False), warnings=tuple(warnings))
+    told = verdicts.data_findings(result)
+    shown = [f for f in told if f.title == "The data look implausible"]
     assert [f.text for f in shown] == warnings
     assert {f.level for f in shown} == {"caution"}
-    found = verdicts.verdict(result, None, findings)
+    found = verdicts.verdict(result, None, told)
     assert found.level == "caution"
     assert found.text.count("The data look implausible") == 1
     held = replace(
         calibrated(0.95), name="reference"
     )  # a reference may have the same flaw, the truth has not
-    assert verdicts.verdict(result, held, findings).level == "caution"
-    assert verdicts.verdict(result, replace(held, name="truth"), findings).level == "good"
+    assert verdicts.verdict(result, held, told).level == "caution"
+    assert verdicts.verdict(result, replace(held, name="truth"), told).level == "good"
     text = page.render_report(result)
     assert "negative&lt;/b&gt; values" in text
     assert "With care" in text
@@ -194,18 +204,18 @@ def test_warnings_about_the_data_are_shown_and_make_the_verdict_careful():
     [(1.0, "good"), (0.81, "good"), (0.79, "caution"), (1.24, "good"), (1.26, "caution"), (2.01, "poor")],
 )
 def test_noise_verdict(ratio, level):
-    (found,) = verdicts.data_findings({"sigma_y": ratio * 0.2, "sigma_y_stated": 0.2}, None)
+    (found,) = findings({"sigma_y": ratio * 0.2, "sigma_y_stated": 0.2})
     assert found.level == level
     assert "states" in found.text
-    metrics = {"sigma_y": ratio * 0.2, "sigma_y_stated": 0.2, "noise_estimated": True}
-    assert "estimated from the data" in verdicts.data_findings(metrics, None)[0].text
+    diagnostics = {"sigma_y": ratio * 0.2, "sigma_y_stated": 0.2, "noise_estimated": True}
+    assert "estimated from the data" in findings(diagnostics)[0].text
 
 
 def test_missing_or_odd_numbers_are_not_judged():
-    assert verdicts.data_findings({}, None) == []
+    assert findings({}) == []
     odd = {"sinogram_chi2": float("nan"), "sigma_y": "a lot", "sigma_y_stated": 0.0}
-    assert verdicts.data_findings(odd, 3) == []
-    assert verdicts.data_findings({"sigma_y": 1.0, "sigma_y_stated": 0.0}, 3) == []
+    assert findings(odd, SILENT) == []
+    assert findings({"sigma_y": 1.0, "sigma_y_stated": 0.0}, SILENT) == []
 
 
 @pytest.mark.parametrize(
@@ -227,10 +237,12 @@ def test_verdict_on_the_place_of_errors(announced, found, levels):
 
 def test_without_truth_the_worst_check_decides():
     result = synthetic_result(truth=False)
+
+    def changed(**diagnostics):
+        return verdicts.data_findings(replace(result, diagnostics=result.diagnostics | diagnostics))
+
     found = {
-        word: verdicts.verdict(
-            result, None, verdicts.data_findings(result.metrics | change, verdicts.measurements(result))
-        )
+        word: verdicts.verdict(result, None, changed(**change))
         for word, change in {
             "Nothing speaks against it": {},
             "With care": {"sigma_y": 0.15},
@@ -242,7 +254,7 @@ def test_without_truth_the_worst_check_decides():
     assert "does not explain" in found["No"].text
     assert "true object is not known" in found["Nothing speaks against it"].text
     assert verdicts.verdict(result, None, []).level == "unknown"
-    unconverged = verdicts.data_findings(result.metrics | {"evidence_converged": False}, 96)
+    unconverged = changed(evidence_converged=False)
     assert verdicts.verdict(result, None, unconverged).level == "caution"
 
 
@@ -275,12 +287,13 @@ def test_the_page_holds_the_results_floats_bit_for_bit():
     assert data["pixelSize"] == result.pixel_size
     images = {image["name"]: decoded(image["data"], (9, 12)) for image in data["images"]}
     assert list(images) == ["mean", "dip", "fbp", "truth", "std", "error"]
-    for name in ("dip", "fbp", "truth"):
-        assert np.array_equal(images[name], result.arrays[name])
+    for name in ("dip", "fbp"):
+        assert np.array_equal(images[name], result.images[name])
+    assert np.array_equal(images["truth"], result.comparison.image)
     assert np.array_equal(images["mean"], result.mean)
     assert np.array_equal(images["std"], result.std)
-    np.testing.assert_allclose(images["error"], result.mean - result.arrays["truth"])
-    samples = result.arrays["samples"]
+    np.testing.assert_allclose(images["error"], result.mean - result.comparison.image)
+    samples = result.samples
     assert data["samples"]["count"] == data["samples"]["of"] == len(samples)
     assert np.array_equal(decoded(data["samples"]["data"], samples.shape), samples)
 
@@ -290,14 +303,13 @@ def test_samples_of_large_images_are_thinned_and_the_page_says_so(monkeypatch):
     monkeypatch.setattr(page, "SAMPLE_BYTES", 4 * 9 * 12 * 7 + 5)
     data = page.payload(result)
     assert (data["samples"]["count"], data["samples"]["of"]) == (7, 50)
-    assert np.array_equal(decoded(data["samples"]["data"], (7, 9, 12)), result.arrays["samples"][:7])
+    assert np.array_equal(decoded(data["samples"]["data"], (7, 9, 12)), result.samples[:7])
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_regions_with_an_interval_have_its_caveat(count):
     result = synthetic_result()
-    few = {**result.arrays, "samples": result.arrays["samples"][:count]}
-    text = page.render_report(replace(result, arrays=few))
+    text = page.render_report(replace(result, samples=result.samples[:count]))
     assert ("tend to be too narrow" in text) == (embedded(text)["samples"] is not None) == (count > 1)
 
 
@@ -320,7 +332,8 @@ def test_text_of_files_is_escaped():
         method=hostile,
         scan_digest=hostile,
         settings={hostile: {"a": hostile}, "list": [hostile]},
-        metrics=synthetic_result().metrics | {"stopped_by": hostile, hostile: 1},
+        diagnostics=synthetic_result().diagnostics | {"stopped_by": hostile, hostile: 1},
+        warnings=(hostile,),
         seconds={hostile: 1.0},
         versions={hostile: hostile},
     )
@@ -367,7 +380,7 @@ def test_without_truth_there_is_no_calibration_section():
 
 def test_an_image_without_error_bars_has_a_page_too():
     image = np.linspace(0, 0.02, 30, dtype=np.float32).reshape(5, 6)
-    text = page.render_report(Result(method="tv", mean=image, pixel_size=0.5, scan_digest="ab"))
+    text = page.render_report(Prediction(method="tv", mean=image, pixel_size=0.5, scan_digest="ab"))
     assert "total variation" in text
     assert "no error bars" in text
     assert 'id="threshold"' not in text
@@ -377,9 +390,8 @@ def test_an_image_without_error_bars_has_a_page_too():
 @pytest.mark.parametrize("shape", [(1, 1), (1, 7), (5, 3)])
 def test_constant_and_tiny_images(shape):
     zeros = np.zeros(shape, np.float32)
-    result = Result(
-        method="lin-dip", mean=zeros, std=zeros, pixel_size=1.0, scan_digest="", arrays={"truth": zeros}
-    )
+    truth = Comparison(name="truth", image=zeros)
+    result = Prediction(method="lin-dip", mean=zeros, std=zeros, comparison=truth)
     data = embedded(page.render_report(result))
     assert data["threshold"]["low"] < data["threshold"]["start"] < data["threshold"]["high"]
     for image in data["images"]:
@@ -390,8 +402,8 @@ def test_constant_and_tiny_images(shape):
     ("change", "words"),
     [
         ({"pixel_size": 0.0}, "pixel size"),
-        ({"arrays": {"fbp": np.zeros((3, 3), np.float32)}}, "fbp has shape"),
-        ({"arrays": {"samples": np.zeros((5, 3, 3), np.float32)}}, "samples have shape"),
+        ({"images": {"fbp": np.zeros((3, 3), np.float32)}}, "fbp has shape"),
+        ({"samples": np.zeros((5, 3, 3), np.float32)}, "samples have shape"),
         ({"mean": np.full((24, 24), np.nan, np.float32)}, "not finite"),
         ({"std": np.full((24, 24), -1, np.float32)}, "negative"),
     ],
@@ -414,7 +426,9 @@ def test_percent_is_never_all_unless_it_is():
 def test_report_writes_a_page(tmp_path, capsys):
     write_result(tmp_path / "r.h5", synthetic_result())
     report(tmp_path / "r.h5", tmp_path / "deep" / "r.html")
-    assert "r.h5" in (tmp_path / "deep" / "r.html").read_text(encoding="utf-8")
+    text = (tmp_path / "deep" / "r.html").read_text(encoding="utf-8")
+    assert "r.h5" in text
+    assert embedded(text) == embedded(page.render_report(synthetic_result()))
     assert "r.html" in capsys.readouterr().err
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["r.html"]
 

@@ -4,8 +4,8 @@ from typing import Literal
 
 from torch import Tensor
 
-from ct_dip.config import InferenceConfig
 from ct_dip.dip.ensemble import DipFit
+from ct_dip.posterior.config import InferenceConfig
 from ct_dip.priors.covariance import independent_covariance
 from ct_dip.priors.predcp import TvPredCp
 from ct_dip.priors.weights import BlockPrior, OneVariancePrior, WeightPrior

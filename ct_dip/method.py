@@ -1,0 +1,116 @@
+"""What a method is: settings, what it will take, and a run from a scan to a `Prediction`.
+
+A method is one class in one file. Those of this package are in ``ct_dip/methods/``; another package adds its
+own by an entry point of the group ``ct_dip.methods``::
+
+    [project.entry-points."ct_dip.methods"]
+    mine = "my_package.mine:Mine"
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Literal, TypeVar
+
+import torch
+from torch import Tensor
+
+from ct_dip.config import RunConfig
+from ct_dip.data.prediction import Prediction
+from ct_dip.data.scan import Scan
+from ct_dip.operators import ray_transform
+from ct_dip.operators.ray import RayTransform
+from ct_dip.plan import Plan
+from ct_dip.progress import Progress
+
+Config = TypeVar("Config", bound=RunConfig)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job(Generic[Config]):
+    """What a method is given.
+
+    Args:
+        sinogram: of the scan, on the device that the run works on.
+        budget: bytes that the run may take; ``plan`` what it will take.
+        budget_minutes: that the user allows, for methods that can be cut short.
+        run_folder: where stages are kept while they are made; ``resume`` how exactly they must fit.
+        given: objects of Python that the method accepts, by name.
+    """
+
+    scan: Scan
+    sinogram: Tensor
+    config: Config
+    progress: Progress
+    budget: int
+    plan: Plan
+    budget_minutes: float | None = None
+    run_folder: Path | None = None
+    resume: Literal["exact", "compatible"] = "exact"
+    given: Mapping[str, Any] = field(default_factory=dict)
+
+    def transform(self) -> RayTransform:
+        """The scan's ray transform, on the device."""
+        with self.progress.stage("ray transform"):
+            return ray_transform(
+                self.scan.geometry,
+                self.config.backend,
+                kernel=self.config.kernel,
+                memory_budget=self.budget,
+                device=self.sinogram.device,
+            )
+
+    def variance(self) -> tuple[Tensor, dict[str, Any]]:
+        """Variance of the measurements, (views, detectors), and diagnostics that say where it is from."""
+        variance, stated = self.scan.variance_or_estimate()
+        if stated:
+            return torch.as_tensor(variance), {"noise_estimated": False}
+        std = math.sqrt(variance.flat[0])
+        self.progress.note(f"the scan states no noise; estimated a standard deviation of {std:.3g}")
+        return torch.as_tensor(variance), {"noise_estimated": True, "noise_std": std}
+
+
+class Method(ABC, Generic[Config]):
+    """A way to reconstruct a scan. It has no state: everything that decides a run is in the configuration.
+
+    Attributes:
+        name: on the command line.
+        title: what a page calls it.
+        summary: what it does, for readers who do not know it: one or two sentences.
+        reference: where its equation is from.
+        gives: what its predictions hold: image, error bars, samples.
+        config: its settings: `RunConfig` with a section, or a few.
+        accepts: objects of Python that a run can be given, by name, with what they are.
+        projects: whether it uses the ray transform, so that ``backend`` and ``kernel`` have an effect.
+        keeps_stages: whether a run folder has an effect.
+        limits_time: whether a time budget has an effect.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    summary: ClassVar[str]
+    reference: ClassVar[str] = ""
+    gives: ClassVar[tuple[str, ...]] = ("image",)
+    config: type[Config]
+    accepts: ClassVar[dict[str, str]] = {}
+    projects: ClassVar[bool] = True
+    keeps_stages: ClassVar[bool] = False
+    limits_time: ClassVar[bool] = False
+
+    def plan(self, scan: Scan, config: Config, start: Plan) -> Plan:
+        """Add the method's stages to the plan of a run.
+
+        Args:
+            start: with the stage of the ray transform, and what every stage holds.
+        """
+        return start.with_stage(self.name)
+
+    def seconds(self, scan: Scan, config: Config, plan: Plan, transform: RayTransform) -> dict[str, float]:
+        """Try every kind of work for a moment, and return what the stages will last at most, by name."""
+        return {}
+
+    @abstractmethod
+    def run(self, job: Job[Config]) -> Prediction:
+        """Reconstruct a scan."""

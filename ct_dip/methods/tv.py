@@ -1,0 +1,76 @@
+"""Total variation."""
+
+import numpy as np
+import torch
+from pydantic import Field
+
+from ct_dip.classical.tv import tv
+from ct_dip.config import RunConfig, Section
+from ct_dip.data.prediction import Prediction
+from ct_dip.data.scan import Scan
+from ct_dip.method import Job, Method
+from ct_dip.operators.ray import RayTransform
+from ct_dip.plan import Plan, time_of
+
+
+class TvConfig(Section):
+    """Total variation; ``strength`` is relative to the noise, a pure number."""
+
+    strength: float = Field(default=0.8, gt=0, allow_inf_nan=False)
+    isotropic: bool = True
+    tolerance: float = Field(default=1e-3, gt=0, allow_inf_nan=False)
+    max_iterations: int = Field(default=5000, ge=1)
+
+
+class TvRun(RunConfig):
+    """Settings of method ``tv``."""
+
+    tv: TvConfig = TvConfig()
+
+
+class Tv(Method[TvRun]):
+    """``min_x ½ ‖(A x − y)/σ‖² + λ TV(x)`` over images that are nowhere negative."""
+
+    name = "tv"
+    title = "total variation"
+    summary = "Total variation: the image with the least edge content that explains the data."
+    reference = "Rudin, Osher and Fatemi, 1992; solved as Chambolle and Pock, 2011"
+    config = TvRun
+
+    def seconds(self, scan: Scan, config: TvRun, plan: Plan, transform: RayTransform) -> dict[str, float]:
+        """From one projection and back-projection."""
+        image = torch.zeros(scan.geometry.domain_shape)
+        return {self.name: config.tv.max_iterations * time_of(lambda: transform.T(transform(image)))}
+
+    def run(self, job: Job[TvRun]) -> Prediction:
+        """Iterate until the duality gap is small."""
+        settings = job.config.tv
+        transform = job.transform()
+        variance, diagnostics = job.variance()
+        with job.progress.stage("total variation", settings.max_iterations) as stage:
+            solution = tv(
+                transform,
+                job.sinogram,
+                variance=variance,
+                strength=settings.strength,
+                isotropic=settings.isotropic,
+                tolerance=settings.tolerance,
+                max_iterations=settings.max_iterations,
+                seed=job.config.seed,
+                report=lambda step, objective, gap: stage.update(step, objective=objective, gap=gap),
+            )
+        if not solution.converged:
+            job.progress.note(
+                f"total variation stopped after {solution.iterations} iterations at a relative duality gap "
+                f"of {solution.gap:.2g}, above tv.tolerance {settings.tolerance:g}; raise tv.max_iterations"
+            )
+        diagnostics |= {
+            "iterations": solution.iterations,
+            "duality_gap": solution.gap,
+            "converged": solution.converged,
+        }
+        return Prediction(
+            mean=solution.image.cpu().numpy(),
+            diagnostics=diagnostics,
+            traces={"duality_gap": np.array(solution.gaps)},
+        )
