@@ -11,7 +11,9 @@ from ct_dip import memory as memory  # ct_dip.memory.keep_freed() works after im
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from ct_dip.compare_methods import compare, compare_results
     from ct_dip.config import RunConfig
+    from ct_dip.data.method_table import MethodTable
     from ct_dip.data.prediction import Prediction
     from ct_dip.data.result_file import read_result, write_result
     from ct_dip.data.scan import Scan
@@ -38,6 +40,7 @@ _HOME = {
     "FanBeam": "geometry",
     "InferenceConfig": "posterior.config",
     "Method": "method",
+    "MethodTable": "data.method_table",
     "NoiseLevel": "data.simulate",
     "ParallelBeam": "geometry",
     "Posterior": "posterior.posterior",
@@ -46,6 +49,8 @@ _HOME = {
     "Scan": "data.scan",
     "Scores": "data.scores",
     "Volume": "geometry",
+    "compare": "compare_methods",
+    "compare_results": "compare_methods",
     "fit_dip": "dip.fit",
     "fit_many": "dip.fit",
     "fit_posterior": "posterior.fit",
@@ -68,6 +73,7 @@ __all__ = [
     "FanBeam",
     "InferenceConfig",
     "Method",
+    "MethodTable",
     "NoiseLevel",
     "ParallelBeam",
     "Posterior",
@@ -77,6 +83,8 @@ __all__ = [
     "Scores",
     "Volume",
     "__version__",
+    "compare",
+    "compare_results",
     "fit_dip",
     "fit_many",
     "fit_posterior",

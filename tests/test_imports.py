@@ -17,7 +17,7 @@ ORDER = """
     geometry scanners convert operators solvers
     data classical importers
     dip tangent priors evidence posterior
-    evaluation plan method methods pipeline
+    evaluation plan method methods pipeline compare_methods
     report ct_dip cli __main__
 """.split()
 
@@ -113,7 +113,6 @@ TESTED_IN = {
     "posterior/choose_prior.py": "posterior/test_problem.py",
     "priors/complement.py": "posterior/test_fit.py",
     "priors/covariance.py": "posterior/test_problem.py",
-    "report/page.py": "report/test_figures.py",
     "report/verdicts.py": "report/test_report_page.py",
     "scanners.py": "test_geometry.py",
     "solvers/products.py": "solvers/test_conjugate_gradients.py",
