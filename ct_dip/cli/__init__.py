@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from ct_dip import __version__
+from ct_dip.cli.compare import compare
 from ct_dip.cli.console import console, message, set_up_logging
 from ct_dip.cli.demo import demo
 from ct_dip.cli.export import export
@@ -43,7 +44,7 @@ def _root(
     pass
 
 
-_FUNCTIONS = (simulate, import_, info, methods, plan, reconstruct, report, query, export, demo)
+_FUNCTIONS = (simulate, import_, info, methods, plan, reconstruct, compare, report, query, export, demo)
 VERBS = {verb.__name__.rstrip("_"): verb for verb in _FUNCTIONS}  # "import" is Python's own word
 for _name, _verb in VERBS.items():
     app.command(_name)(_verb)

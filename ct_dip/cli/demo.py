@@ -23,6 +23,7 @@ def demo(
     """Scan a generated object, reconstruct it with error bars, and write a page that explains the result."""
     if preset not in PRESETS:
         raise InputError(f"--preset {preset!r} is not known; choose one of {', '.join(PRESETS)}")
+    from ct_dip.compare_methods import compare_results
     from ct_dip.data.result_file import write_result
     from ct_dip.data.scan_file import write_scan
     from ct_dip.data.simulate import NoiseLevel, simulate
@@ -30,7 +31,7 @@ def demo(
     from ct_dip.geometry import Volume
     from ct_dip.methods import load_config
     from ct_dip.pipeline import reconstruct
-    from ct_dip.report.page import write_comparison
+    from ct_dip.report.compare_page import write_compare_page
     from ct_dip.report.report_page import write_report
     from ct_dip.scanners import scanner
 
@@ -51,7 +52,7 @@ def demo(
         results.append(result)
     write_result(out / "result.h5", results[-1])
     write_report(out / "report.html", results[-1], source=scan.source)
-    write_comparison(out / "comparison.html", scan, results)
+    write_compare_page(out / "comparison.html", compare_results(results, [scan]))
     message(f"{out / 'comparison.html'}: the four methods beside the truth")
     message(
         f"{out / 'report.html'}: open it in a browser: the image, how sure we are of every pixel, and why"

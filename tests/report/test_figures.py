@@ -2,13 +2,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ct_dip.data.prediction import Prediction
-from ct_dip.data.simulate import simulate
-from ct_dip.geometry import Volume
-from ct_dip.methods import method_names, summary_of
 from ct_dip.report.figures import png_bytes, reconstruction_panel, save_png
-from ct_dip.report.page import write_comparison
-from ct_dip.scanners import scanner
 
 IMAGE = np.random.default_rng(0).random((12, 16))
 
@@ -70,17 +64,3 @@ def test_a_long_title_with_signs_of_mathematics_is_shortened():
     figure = reconstruction_panel({"A": IMAGE}, pixel_size=1.0, title=r"$\frac{" + "x" * 60_000)
     assert len(figure.get_suptitle()) < 220
     assert png_bytes(figure)
-
-
-def test_every_method_can_be_compared(tmp_path):
-    geometry = scanner(Volume(shape=(8, 8)), views=4)
-    scan = simulate("ellipses", geometry, same_grid=True)
-    results = [
-        Prediction(method=method, mean=scan.ground_truth, pixel_size=1.0, scan_digest="")
-        for method in method_names()
-    ]
-    write_comparison(tmp_path / "page.html", scan, results)
-    text = (tmp_path / "page.html").read_text()
-    for method in method_names():
-        assert method.upper() in text
-        assert summary_of(method) in text
