@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, get_args
 
 from ct_dip.data.plain_json import from_plain, to_plain
+from ct_dip.errors import ResultError
 
 LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)  # nominal coverage
 PATCHES = (1, 2, 3, 5, 10)  # widths of patches whose log-likelihood is taken, pixels
@@ -30,6 +31,13 @@ class Mean(NamedTuple):
     count: int  # type: ignore[assignment]  # a tuple has a method of this name, which nobody calls
 
 
+class WidthScore(NamedTuple):
+    """Root mean squares over pixels of similar standard deviation, 1/mm."""
+
+    std: float
+    error: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class PartScores:
     """Figures of the pixels in one part of the image. z is (truth − mean)/std.
@@ -43,6 +51,7 @@ class PartScores:
         largest_z, z_999: the largest size of z, and the quantile that one pixel in a thousand exceeds.
         ence: expected normalised calibration error, mean over bins of ``|rmse − std|/std``.
         ause: area between sparsification curve and oracle; ``ause_of_no_knowledge`` that of a random order.
+        narrowest, widest: the quarter of the pixels with the smallest std, and that with the largest.
     """
 
     pixels: int
@@ -57,6 +66,8 @@ class PartScores:
     ence: float | None = None
     ause: float | None = None
     ause_of_no_knowledge: float | None = None
+    narrowest: WidthScore | None = None
+    widest: WidthScore | None = None
 
 
 class RegionScore(NamedTuple):
@@ -113,7 +124,8 @@ class Scores:
     def row(self, *, standard_errors: bool = False) -> dict[str, float | None]:
         """Return every figure by a flat name: ``psnr``, ``coverage_95_near``, ``crps_edges``, …
 
-        The names are always the same; what is absent is ``None``. Names of all pixels have no ending.
+        The names are always the same; what is absent is ``None``. Names of all pixels have no ending. Single
+        regions and quarters of the pixels are left out.
 
         Args:
             standard_errors: add those of means, as ``psnr_se``, ….
@@ -148,6 +160,12 @@ class Scores:
             ResultError: a value is missing, unknown or impossible.
         """
         scores: Scores = from_plain(Scores, plain, "scores")
+        if "all" not in scores.parts:
+            raise ResultError("scores.parts has no figures of all pixels; reconstruct again")
+        tables: list[tuple[str, PartScores | MeanScores]] = [*scores.parts.items(), *scores.means.items()]
+        for name, table in tables:
+            if table.coverage:
+                _check_levels(table.coverage, f"scores of {name}")
         return scores
 
 
@@ -198,6 +216,7 @@ class HeldoutScores:
             ResultError: a value is missing, unknown or impossible.
         """
         scores: HeldoutScores = from_plain(HeldoutScores, plain, "heldout")
+        _check_levels(scores.coverage, "heldout")
         return scores
 
 
@@ -205,6 +224,11 @@ _PART_FIGURES = (
     *("mae", "rmse", "crps", "rms_z", "largest_z", "z_999"),
     *("ence", "ause", "ause_of_no_knowledge"),
 )
+
+
+def _check_levels(coverage: dict[float, Mean], where: str) -> None:
+    if missing := [level for level in LEVELS if level not in coverage]:
+        raise ResultError(f"{where} has no coverage at the level {missing[0]}; reconstruct again")
 
 
 def _coverage_cells(

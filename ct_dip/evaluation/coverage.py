@@ -19,7 +19,7 @@ from ct_dip.errors import InputError
 from ct_dip.evaluation.bands import Band, binomial_band, enough_samples, sample_band
 from ct_dip.evaluation.residuals import standardised
 
-LEVELS: Floats = np.arange(1, 100) / 100
+CURVE_LEVELS: Floats = np.arange(1, 100) / 100  # at which a curve is drawn
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -47,7 +47,7 @@ def coverage(
     truth: Floats,
     mean: Floats,
     std: Floats,
-    levels: Floats | Sequence[float] = LEVELS,
+    levels: Floats | Sequence[float] = CURVE_LEVELS,
     mask: Bools | None = None,
 ) -> Floats:
     """Fraction of pixels whose truth is in the central Gaussian interval of every level, (levels,).
@@ -69,7 +69,7 @@ def coverage_curve(
     mean: Floats,
     std: Floats,
     *,
-    levels: Floats = LEVELS,
+    levels: Floats = CURVE_LEVELS,
     mask: Bools | None = None,
     samples: Floats | None = None,
     probability: float = 0.95,

@@ -22,6 +22,7 @@ def near_object(image: Floats, mask: Bools | None = None, *, noisy: bool = False
         mask: the pixels that count; all if ``None``.
         noisy: the image is a reconstruction rather than the truth.
     """
+    image = np.asarray(image, dtype=np.float64)  # the object of an image is that of its copy in float32
     where = np.ones(image.shape, dtype=bool) if mask is None else mask
     values = image[where]
     low, high = float(values.min()), float(values.max())

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from ct_dip.arrays import Bools, Floats
-from ct_dip.data.scores import LEVELS, Mean, PartScores
+from ct_dip.data.scores import LEVELS, Mean, PartScores, WidthScore
 from ct_dip.evaluation.clusters import clustered_mean, root
 from ct_dip.evaluation.residuals import standardised
 from ct_dip.evaluation.sparsification import sparsification
@@ -40,6 +40,7 @@ def pixel_scores(
     z = np.abs(standardised(truth, mean, std, part))
     deviation = std[part]
     curve = sparsification(truth, mean, std, mask=part)
+    order, quarter = np.argsort(deviation, kind="stable"), max(1, len(error) // 4)
     return PartScores(
         pixels=errors.pixels,
         mae=errors.mae,
@@ -53,6 +54,15 @@ def pixel_scores(
         ence=ence(error, deviation),
         ause=curve.ause,
         ause_of_no_knowledge=curve.ause_of_no_knowledge,
+        narrowest=width_score(error, deviation, order[:quarter]),
+        widest=width_score(error, deviation, order[-quarter:]),
+    )
+
+
+def width_score(error: Floats, std: Floats, chosen: NDArray[np.intp]) -> WidthScore:
+    """Return the root mean squares of std and of the errors over the chosen pixels."""
+    return WidthScore(
+        *(math.sqrt(float(np.mean(np.square(part[chosen], dtype=np.float64)))) for part in (std, error))
     )
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from ct_dip.arrays import Bools, Floats
 from ct_dip.data.comparison import Comparison
+from ct_dip.data.prediction import Prediction
 from ct_dip.data.scores import (
     BLOCKS,
     PATCHES,
@@ -103,6 +104,13 @@ def score(
         means=means,
         regions=region_scores,
     )
+
+
+def scores_of(prediction: Prediction) -> Scores | None:
+    """Return the scores that a prediction holds, or compute those of an older file; none of a plain scan."""
+    if prediction.scores is not None or prediction.comparison is None:
+        return prediction.scores
+    return score(prediction, prediction.comparison, prediction.evaluated)
 
 
 def _check(prediction: Predicted, comparison: Comparison, mask: Bools, value_range: float | None) -> None:

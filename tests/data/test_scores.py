@@ -124,6 +124,9 @@ def changed(path, value):
         ("parts/nowhere", {}, r"a name in scores\.parts is 'nowhere'"),
         ("parts/near/coverage/often", {}, r"a name in scores\.parts\.near\.coverage is 'often'"),
         ("parts/near/coverage/nan", {}, r"a name in scores\.parts\.near\.coverage is nan"),
+        ("parts/near/coverage/0.9", None, r"scores of near has no coverage at the level 0\.9"),
+        ("means/blocks_4/coverage/0.9", None, r"scores of blocks_4 has no coverage"),
+        ("parts/all", None, r"no figures of all pixels"),
         ("log_likelihood/1.5", {}, r"a name in scores\.log_likelihood is '1\.5'"),
         ("regions/scar", {"pixels": 4}, r"scores\.regions\.scar has no error"),
         ("regions/scar/pixels", "x" * 10**4, r"scores\.regions\.scar\.pixels is .{0,80}, expected a count"),
@@ -133,6 +136,13 @@ def changed(path, value):
 def test_damaged_values_are_refused(path, value, message):
     with pytest.raises(ResultError, match=message):
         Scores.from_dict(changed(path, value))
+
+
+def test_held_out_views_have_a_coverage_at_every_level():
+    plain = HELDOUT.to_dict()
+    del plain["coverage"]["0.95"]
+    with pytest.raises(ResultError, match=r"heldout has no coverage at the level 0\.95"):
+        HeldoutScores.from_dict(plain)
 
 
 @pytest.mark.parametrize("plain", [None, 3, "scores", [], {}])

@@ -3,7 +3,7 @@ import pytest
 from scipy.stats import norm
 
 from ct_dip.errors import InputError
-from ct_dip.evaluation.coverage import LEVELS, coverage, coverage_curve
+from ct_dip.evaluation.coverage import CURVE_LEVELS, coverage, coverage_curve
 
 RNG = np.random.default_rng
 SHAPE = (100, 120)
@@ -18,15 +18,15 @@ def draw(seed, std=STD):
 
 def test_exact_draws_are_covered_as_stated():
     found = coverage(draw(2), MEAN, STD)
-    error = np.sqrt(LEVELS * (1 - LEVELS) / PIXELS)
-    assert np.all(np.abs(found - LEVELS) < 4.5 * error)
+    error = np.sqrt(CURVE_LEVELS * (1 - CURVE_LEVELS) / PIXELS)
+    assert np.all(np.abs(found - CURVE_LEVELS) < 4.5 * error)
 
 
 def test_overconfidence_covers_less_and_timidity_more():
     truth = draw(3)
-    middle = (LEVELS > 0.05) & (LEVELS < 0.97)
-    assert np.all(coverage(truth, MEAN, STD / 2)[middle] < LEVELS[middle])
-    assert np.all(coverage(truth, MEAN, STD * 2)[middle] > LEVELS[middle])
+    middle = (CURVE_LEVELS > 0.05) & (CURVE_LEVELS < 0.97)
+    assert np.all(coverage(truth, MEAN, STD / 2)[middle] < CURVE_LEVELS[middle])
+    assert np.all(coverage(truth, MEAN, STD * 2)[middle] > CURVE_LEVELS[middle])
     # 95 % intervals of half the width hold what 67 % ones should: 2 Φ(0.98) − 1.
     assert coverage(truth, MEAN, STD / 2, np.array([0.95]))[0] == pytest.approx(0.6729, abs=0.018)
 

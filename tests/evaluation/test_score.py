@@ -1,18 +1,20 @@
 """A Gaussian with known miscalibration has the scores of the closed forms, to the stated errors."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal, norm
 
-from ct_dip.config import InferenceConfig
 from ct_dip.data.comparison import Comparison
+from ct_dip.data.prediction import Prediction
 from ct_dip.data.scores import LEVELS, PARTS, PATCHES, WHOLE, Scores
 from ct_dip.errors import InputError
 from ct_dip.evaluation.mean_scores import blocks_inside
 from ct_dip.evaluation.near import near_object
-from ct_dip.evaluation.score import score
+from ct_dip.evaluation.score import score, scores_of
+from ct_dip.posterior.config import InferenceConfig
 from ct_dip.posterior.fit import fit_posterior
 from ct_dip.quality import psnr, ssim
 from tests import tiny
@@ -53,6 +55,23 @@ def test_wrong_deviations_give_the_known_curve(k):
     found = scores.log_likelihood[1]
     assert found.value == pytest.approx(expected, abs=4 * found.standard_error)
     assert everywhere.ause < everywhere.ause_of_no_knowledge
+
+
+@pytest.mark.parametrize("k", [0.5, 1.0, 2.0])
+def test_quarters_of_narrow_and_wide_error_bars_have_errors_of_their_size(k):
+    part = score(independent(k), COMPARISON).parts["all"]
+    assert part.widest.std > 1.5 * part.narrowest.std
+    for quarter in (part.narrowest, part.widest):
+        # a root mean square of n independent errors has the relative standard error 1/√(2n)
+        assert quarter.error == pytest.approx(quarter.std / k, rel=3 / np.sqrt(2 * TRUTH.size / 4))
+
+
+def test_scores_that_a_prediction_holds_are_not_computed_again():
+    held = score(independent(), COMPARISON)
+    plain = Prediction(mean=independent().mean, std=independent().std, comparison=COMPARISON)
+    assert scores_of(plain) == held
+    assert scores_of(replace(plain, mean=TRUTH, scores=held)) is held
+    assert scores_of(replace(plain, comparison=None)) is None
 
 
 def test_the_largest_residuals_are_found_near_the_object():

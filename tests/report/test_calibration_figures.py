@@ -7,7 +7,7 @@ from scipy.ndimage import gaussian_filter
 from ct_dip.data.comparison import Comparison
 from ct_dip.data.prediction import Prediction
 from ct_dip.errors import InputError
-from ct_dip.evaluation.coverage import LEVELS, coverage
+from ct_dip.evaluation.coverage import CURVE_LEVELS, coverage
 from ct_dip.evaluation.near import near_object
 from ct_dip.evaluation.sparsification import sparsification
 from ct_dip.report.calibration_figures import (
@@ -82,7 +82,7 @@ def test_an_object_that_is_everywhere_or_nowhere_is_no_region(make):
 def test_calibration_shows_the_coverage_of_both_regions():
     (axis,) = calibration_figure(RESULT).axes
     curves = lines(axis)
-    np.testing.assert_array_equal(curves["all pixels"].get_xdata(), LEVELS)
+    np.testing.assert_array_equal(curves["all pixels"].get_xdata(), CURVE_LEVELS)
     np.testing.assert_array_equal(curves["all pixels"].get_ydata(), coverage(*IMAGES))
     near = curves["inside or near the object"]
     np.testing.assert_array_equal(near.get_ydata(), coverage(*IMAGES, mask=NEAR))
