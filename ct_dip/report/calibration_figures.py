@@ -13,6 +13,7 @@ from scipy.stats import norm
 
 from ct_dip.arrays import Bools, Floats
 from ct_dip.data.prediction import Prediction
+from ct_dip.data.scores import Mean, Part, PartScores
 from ct_dip.errors import MissingPartError
 from ct_dip.evaluation.bands import Band, enough_samples, sample_band
 from ct_dip.evaluation.coverage import coverage_curve
@@ -23,11 +24,13 @@ from ct_dip.evaluation.residuals import (
     residual_histogram,
     standardised,
 )
+from ct_dip.evaluation.score import scores_of
 from ct_dip.evaluation.sparsification import MEAN_ABSOLUTE, error_by_std, sparsification
 
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
 
 _ALL, _NEAR = "all pixels", "inside or near the object"
+_PARTS: dict[str, Part] = {_ALL: "all", _NEAR: "near"}
 _STYLES = {_ALL: (BLUE, "--"), _NEAR: (ORANGE, "-")}
 _FLOOR = 1e-3  # of the largest standard deviation: smaller errors are drawn there
 _REACH = 4.0  # largest |z| that a histogram shows
@@ -44,6 +47,7 @@ class _Evaluation(NamedTuple):
     near: Bools  # the object, and what is next to it
     seen: Bools  # pixels that are compared
     deviation: str  # what std is
+    scores: dict[Part, PartScores]  # figures; curves alone are computed here
 
     @property
     def regions(self) -> dict[str, Bools]:
@@ -146,8 +150,9 @@ def residual_figure(result: Prediction) -> Figure:
         z = standardised(evaluation.image, evaluation.mean, evaluation.std, mask)
         histogram = residual_histogram(z, limit=_REACH, bins=32)
         smallest.append(0.5 / z.size / np.diff(histogram.edges)[0])
+        label = f"{name}: rms {_figure(evaluation.scores[_PARTS[name]].rms_z)}"
+        label += f", {100 * histogram.outside:.1f} % beyond ±{_REACH:g}"
         for axis in (linear, logarithmic):
-            label = f"{name}: {_spread(z)}, {100 * histogram.outside:.1f} % beyond ±{_REACH:g}"
             axis.stairs(
                 histogram.density, histogram.edges, color=colour, linestyle=style, linewidth=1.8, label=label
             )
@@ -209,7 +214,8 @@ def sparsification_figure(result: Prediction) -> Figure:
         axis.xaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
         axis.ticklabel_format(axis="y", style="plain")
         axis.set_xlabel("pixels removed")
-        axis.set_title(f"{name}\nAUSE {curve.ause:.2f}, at random {curve.ause_of_no_knowledge:.2f}")
+        part = evaluation.scores[_PARTS[name]]
+        axis.set_title(f"{name}\nAUSE {_figure(part.ause)}, at random {_figure(part.ause_of_no_knowledge)}")
     against = "" if evaluation.name == "truth" else ",\nagainst the reference"
     axes[0].set_ylabel(f"mean absolute error of the rest{against} (1/mm)")
     _legend(figure, axes[0])
@@ -231,6 +237,8 @@ def _evaluation(result: Prediction) -> _Evaluation:
     samples = result.samples
     if samples is not None:
         samples = compared.in_its_place(samples) if enough_samples(len(samples)) else None
+    scores = scores_of(result)
+    assert scores is not None  # there is something to compare with
     return _Evaluation(
         name=compared.name,
         image=compared.image,
@@ -240,6 +248,7 @@ def _evaluation(result: Prediction) -> _Evaluation:
         near=near_object_of(result),
         seen=result.evaluated,
         deviation="√(std² + noise²)" if compared.noise_std else "standard deviation",
+        scores=scores.parts,
     )
 
 
@@ -265,5 +274,6 @@ def _legend(figure: Figure, axis: Axes, columns: int = 2) -> None:
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
 
 
-def _spread(z: Floats) -> str:
-    return f"std {np.std(z[np.isfinite(z)]):.2f}"
+def _figure(value: Mean | float | None) -> str:
+    value = value.value if isinstance(value, Mean) else value
+    return "–" if value is None else f"{value:.2f}"

@@ -17,24 +17,21 @@ from markupsafe import Markup
 
 from ct_dip.arrays import Floats
 from ct_dip.data.prediction import Prediction
+from ct_dip.data.scores import LEVELS, Scores
 from ct_dip.errors import ResultError
 from ct_dip.evaluation.region import CAVEAT
+from ct_dip.evaluation.score import scores_of
 from ct_dip.files import write_bytes
 from ct_dip.methods import title_of
 from ct_dip.progress import format_duration
 from ct_dip.quality import psnr
-from ct_dip.report.verdicts import (
-    WIDTH_95,
-    Calibration,
-    calibration,
-    certainty,
-    data_findings,
-    percent,
-    place_findings,
-    verdict,
-)
+from ct_dip.report.calibration_chart import calibration_chart, log_axes
+from ct_dip.report.certainty import WIDTH_95, certainty
+from ct_dip.report.finding import percent
+from ct_dip.report.findings import data_findings
+from ct_dip.report.score_tables import coverage_columns, score_rows
+from ct_dip.report.verdicts import heldout_finding, place_findings, verdict
 
-TABLE_LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
 SAMPLE_BYTES = 32 << 20  # of samples in the page, before base64: a phone must still open it
 
 SIGN = {"good": "✓", "caution": "!", "poor": "✗", "unknown": "?"}  # colour is never the only sign
@@ -60,10 +57,13 @@ def write_report(path: str | Path, result: Prediction, *, source: str = "") -> N
 def render_report(result: Prediction, *, source: str = "") -> str:
     """The page as text."""
     check_result(result)
-    checked = calibration(result)
+    scores, heldout, chart = scores_of(result), result.heldout, calibration_chart(result)
     findings = data_findings(result)
-    if checked:
-        findings[:0] = place_findings(checked)
+    believed = verdict(result, scores, findings)
+    if heldout is not None:
+        findings.insert(0, heldout_finding(heldout))
+    if scores is not None:
+        findings[:0] = place_findings(scores)
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
@@ -77,26 +77,31 @@ def render_report(result: Prediction, *, source: str = "") -> str:
         script=Markup(_asset("report.js")),
         style=Markup(_asset("report.css")),
         data=payload(result),
-        verdict=verdict(result, checked, findings),
+        verdict=believed,
         certainty=certainty(result),
-        classical=classical_sentence(result),
+        classical=classical_sentence(result, scores),
         findings=findings,
         sign=SIGN,
-        calibration=checked,
-        chart=error_chart(checked) if checked else None,
-        table_levels=TABLE_LEVELS,
+        scores=scores,
+        chart=chart,
+        error_chart=None if chart is None else log_axes(chart.error_bins),
+        coverage=None if chart is None or scores is None else coverage_columns(scores),
+        levels=LEVELS,
         region_caveat=CAVEAT,
         settings=list(flatten(result.settings)),
+        figures=[row for each in (scores, heldout) if each is not None for row in score_rows(each)],
         metrics=list(flatten(result.diagnostics)),
     )
 
 
-def classical_sentence(result: Prediction) -> str:
+def classical_sentence(result: Prediction, scores: Scores | None) -> str:
     """What error bars are for, where the truth says that total variation alone is the better image."""
     compared, total_variation = result.comparison, result.images.get("tv")
     if compared is None or total_variation is None or result.std is None:
         return ""
-    ours, theirs = (psnr(image, compared.image, result.evaluated) for image in (result.mean, total_variation))
+    if scores is None or scores.psnr is None:
+        return ""
+    ours, theirs = scores.psnr.value, psnr(total_variation, compared.image, result.evaluated)
     if theirs <= ours:
         return ""
     return (
@@ -222,18 +227,6 @@ def _residuals(result: Prediction) -> dict[str, Any] | None:
 def encode(values: Floats) -> str:
     """Base64 of little-endian float32, row-major."""
     return base64.b64encode(np.ascontiguousarray(values, dtype="<f4").tobytes()).decode("ascii")
-
-
-def error_chart(checked: Calibration) -> dict[str, Any] | None:
-    """Points (std, error) on two equal logarithmic axes from 0 to 1, and ticks (place, power of ten)."""
-    points = [(x, y) for x, y in checked.error_bins if x > 0 and y > 0]
-    if not points:
-        return None
-    low = math.floor(math.log10(min(min(p) for p in points)))
-    high = max(math.ceil(math.log10(max(max(p) for p in points))), low + 1)
-    place = [tuple((math.log10(v) - low) / (high - low) for v in p) for p in points]
-    ticks = [((n - low) / (high - low), n) for n in range(low, high + 1)]
-    return {"points": place, "ticks": ticks}
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:

@@ -10,8 +10,10 @@ from ct_dip.data.comparison import Comparison
 from ct_dip.data.prediction import Prediction
 from ct_dip.errors import ResultError
 from ct_dip.evaluation.near import near_object
-from ct_dip.report import report_page, verdicts
+from ct_dip.evaluation.score import scores_of
+from ct_dip.report import report_page
 from ct_dip.report.all_figures import FIGURES, all_figures, write_figures
+from ct_dip.report.verdicts import coverage_verdict
 from tests.report.test_report_page import embedded, synthetic_result
 
 
@@ -100,16 +102,16 @@ def test_a_reference_is_never_called_truth_on_the_page(noise):
 def test_the_verdict_counts_the_noise_of_the_reference():
     """Error bars that are right are called so against a noisy reference only if its noise is stated."""
     right = against_reference(2e-3)
-    assert verdicts.coverage_verdict(verdicts.calibration(right)).level == "good"
+    assert coverage_verdict(scores_of(right)).level == "good"
     silent = replace(right, comparison=replace(right.comparison, noise_std=0.0))
-    assert verdicts.coverage_verdict(verdicts.calibration(silent)).level == "poor"
+    assert coverage_verdict(scores_of(silent)).level == "poor"
 
 
 def test_the_object_is_found_where_the_image_shows_it():
     """The reference is noise where nothing is; a posterior mean is smooth there."""
     noisy, disc = against_reference(2e-3), whole_result().comparison.image
     assert near_object(noisy.comparison.image).all()
-    assert verdicts.calibration(replace(noisy, mean=disc)).near_pixels == near_object(disc).sum()
+    assert scores_of(replace(noisy, mean=disc)).parts["near"].pixels == near_object(disc).sum()
 
 
 def test_a_reference_of_another_shape_is_refused():

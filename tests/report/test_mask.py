@@ -7,11 +7,13 @@ import pytest
 
 from ct_dip.data.comparison import Comparison
 from ct_dip.data.prediction import Prediction
+from ct_dip.evaluation.score import scores_of
 from ct_dip.report.all_figures import result_panel
 from ct_dip.report.calibration_figures import calibration_figure
+from ct_dip.report.certainty import certainty
 from ct_dip.report.inference_figures import panel_figure, samples_figure
 from ct_dip.report.report_page import payload
-from ct_dip.report.verdicts import calibration, certainty, coverage_verdict
+from ct_dip.report.verdicts import coverage_verdict
 
 
 @pytest.fixture
@@ -34,11 +36,8 @@ def result():
 
 
 def test_verdicts_look_inside_of_the_mask(result):
-    found = calibration(result)
-    everywhere, _ = found.at(0.95)
-    assert everywhere > 0.92
-    blind, _ = calibration(dataclasses.replace(result, mask=None)).at(0.95)
-    assert blind < 0.8
+    assert scores_of(result).coverage(0.95).value > 0.92
+    assert scores_of(dataclasses.replace(result, mask=None)).coverage(0.95).value < 0.8
 
 
 def test_figures_do(result):
@@ -81,9 +80,8 @@ def test_the_noise_of_a_reference_in_the_background_decides_nothing(result):
     background[4:16, 4:16] = False  # the object, and what is next to it
     reference = result.comparison.image + np.where(background, noise, 0.0).astype(np.float32)
     noisy = dataclasses.replace(result, comparison=Comparison(name="reference", image=reference))
-    found = calibration(noisy)
-    everywhere, near = found.at(0.95)
-    assert everywhere < 0.8 < 0.85 < near
+    found = scores_of(noisy)
+    assert found.coverage(0.95).value < 0.8 < 0.85 < found.coverage(0.95, "near").value
     assert coverage_verdict(found).level != "poor"
     stated = dataclasses.replace(found, noise_std=1e-6)
     assert coverage_verdict(stated).level == "poor"
