@@ -8,6 +8,7 @@ import typer
 
 from ct_dip.cli.console import print_json, print_table
 from ct_dip.cli.options import Verbose
+from ct_dip.cli.reconstruct import heldout_summary
 from ct_dip.errors import ResultError
 from ct_dip.progress import format_duration
 
@@ -116,6 +117,8 @@ def result_summary(result: "Prediction") -> dict[str, str]:
         "image": f"{rows} × {columns} pixels of {result.pixel_size:g} mm",
         "attenuation": f"{result.mean.min():.4g} to {result.mean.max():.4g} /mm",
     }
+    if result.heldout is not None:
+        lines["held-out views"] = heldout_summary(result.heldout)
     if result.warnings:
         lines["warnings"] = " ".join(result.warnings)
     scores = {} if result.scores is None else result.scores.row()

@@ -7,6 +7,7 @@ import pytest
 
 import ct_dip
 from ct_dip.cli import main
+from ct_dip.cli.info import result_summary
 from ct_dip.data.result_file import read_result
 from ct_dip.data.scan_file import write_scan
 from ct_dip.data.simulate import NoiseLevel, simulate
@@ -75,6 +76,7 @@ def test_views_are_held_out_where_nothing_else_is_known(capsys):
     assert "held-out views" in checked.seconds
     assert main("info r.h5 --json".split()) == 0
     assert json.loads(capsys.readouterr().out)["heldout"]["held"] == 1
+    assert "inside their 95 % intervals" in result_summary(checked)["held-out views"]
     assert main(["reconstruct", "blind.h5", *job, "--check", "none"]) == 0
     without = read_result("r.h5")
     assert without.heldout is None
