@@ -5,6 +5,7 @@ images 50 to 99. ``near``: pixels within one pixel of the object; the empty back
 exactly and would dominate a coverage.
 """
 
+import math
 import tempfile
 import time
 from collections.abc import Iterator
@@ -15,12 +16,11 @@ import numpy as np
 
 from benchmarks.kmnist import kmnist_scans
 from benchmarks.measure import Row, plain
-from ct_dip.arrays import Floats
+from ct_dip.data.scan import Scan
 from ct_dip.dip.fit import fit_dip
-from ct_dip.evaluation.coverage import coverage
-from ct_dip.evaluation.near import near_object
 from ct_dip.memory import PeakMemory
 from ct_dip.operators import ray_transform
+from ct_dip.pipeline import reconstruct
 from ct_dip.posterior.config import InferenceConfig
 from ct_dip.posterior.fit import fit_posterior
 from ct_dip.posterior.posterior import Posterior
@@ -81,8 +81,6 @@ def _tables(views: int, features: Path) -> dict[str, list[dict[str, float]]]:
     """Figures of every image, by variant."""
     tables: dict[str, list[dict[str, float]]] = {name: [] for name in VARIANTS}
     for scan in kmnist_scans(IMAGES, views=views, noise=0.05):
-        assert scan.ground_truth is not None
-        truth = scan.ground_truth.astype(np.float64)
         progress, start = Progress(), time.perf_counter()
         transform = ray_transform(scan.geometry)
         fit = fit_dip(scan, transform=transform, progress=progress)
@@ -91,9 +89,9 @@ def _tables(views: int, features: Path) -> dict[str, list[dict[str, float]]]:
                 posterior = fit_posterior(
                     fit, scan, config, transform=transform, progress=progress, run_folder=features
                 )
-            found = figures(posterior, truth)
+            seconds = progress.seconds | {"the whole job": time.perf_counter() - start}
+            found = figures(posterior, scan)
             if name == "default":
-                seconds = progress.seconds | {"the whole job": time.perf_counter() - start}
                 found |= {f"seconds, {stage}": value for stage, value in seconds.items()}
                 found["peak memory of inference, MiB"] = peak.bytes / 2**20
             tables[name].append(found)
@@ -114,17 +112,19 @@ def _published(views: int, rows: list[dict[str, float]]) -> Iterator[Row]:
         )
 
 
-def figures(posterior: Posterior, truth: Floats) -> dict[str, float]:
-    levels = (0.5, 0.9, 0.95)
-    everywhere = coverage(truth, posterior.mean, posterior.std, levels)
-    near = coverage(truth, posterior.mean, posterior.std, levels, near_object(truth))
+def figures(posterior: Posterior, scan: Scan) -> dict[str, float]:
+    """Scores of a posterior against the truth of its scan, and what inference found."""
+    scores = reconstruct(scan, method="lin-dip", posterior=posterior).scores
+    assert scores is not None
+    assert scan.ground_truth is not None
+    row = {name: math.nan if value is None else value for name, value in scores.row().items()}
     return {
-        "PSNR": psnr(posterior.mean, truth),
-        "PSNR of the DIP": psnr(posterior.dip, truth),
-        "log-likelihood": posterior.log_likelihood(truth),
-        "log-likelihood 1×1": posterior.log_likelihood(truth, 1),
-        **{f"coverage {level:.0%}": float(c) for level, c in zip(levels, everywhere, strict=True)},
-        **{f"coverage {level:.0%} near": float(c) for level, c in zip(levels, near, strict=True)},
+        "PSNR": row["psnr"],
+        "PSNR of the DIP": psnr(posterior.dip, scan.ground_truth),
+        "log-likelihood": row["log_likelihood_image"],
+        "log-likelihood 1×1": row["log_likelihood_1"],
+        **{f"coverage {level}%": row[f"coverage_{level}"] for level in (50, 90, 95)},
+        **{f"coverage {level}% near": row[f"coverage_{level}_near"] for level in (50, 90, 95)},
         "σ_y over its true value": posterior.noise_std / posterior.stated_noise_std,
         "effective dimension": posterior.effective_dimension,
         "jitter": posterior.jitter,

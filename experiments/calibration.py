@@ -31,11 +31,10 @@ def main() -> None:
     config = load_config(method="lin-dip", settings=arguments.set)
     rows = []
     for scan in kmnist_scans(range(first, last), views=arguments.views, noise=arguments.noise):
-        assert scan.ground_truth is not None
         transform = ray_transform(scan.geometry)
         fit = fit_dip(scan, config.dip, transform=transform)
         posterior = fit_posterior(fit, scan, config.inference, transform=transform)
-        rows.append(figures(posterior, scan.ground_truth.astype(np.float64)) | {"steps": fit.steps})
+        rows.append(figures(posterior, scan) | {"steps": fit.steps})
     for name in rows[0]:
         values = np.array([row[name] for row in rows])
         print(f"{name:28s} {values.mean():8.3f} ± {values.std(ddof=1) / np.sqrt(len(values)):.3f}")

@@ -14,6 +14,7 @@ import argparse
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy.ndimage import uniform_filter
@@ -21,9 +22,10 @@ from scipy.ndimage import uniform_filter
 from benchmarks.kmnist import data_folder
 from ct_dip.arrays import Bools, Floats
 from ct_dip.cli.console import ConsoleProgress
+from ct_dip.data.comparison import Comparison
 from ct_dip.data.result_file import write_result
 from ct_dip.data.scan import Scan
-from ct_dip.evaluation.coverage import coverage
+from ct_dip.evaluation.score import score
 from ct_dip.importers.reference import reference_image
 from ct_dip.methods import load_config
 from ct_dip.pipeline import reconstruct
@@ -33,7 +35,6 @@ from experiments.real_scans import field_of_view, load_htc
 
 WIDTH = 76.0
 FULL_VIEWS = 720
-LEVELS = (0.5, 0.9, 0.95)
 NEIGHBOURS = 9  # pixels across the squares in which the noise of the reference is estimated
 
 
@@ -87,23 +88,26 @@ def main() -> None:
     write_result(arguments.out / "result.h5", result)
     write_report(arguments.out / "report.html", result, source=scan.source)
     write_figures(arguments.out / "figures", result)
+    scores = result.scores
     assert result.std is not None
+    assert scores is not None
+    exact = Comparison(name="reference", image=reference)  # whose noise is in the deviations, or in nothing
+    widened = dataclasses.replace(result.plain(), std=np.hypot(result.std, noise), samples=None)
     held = {
-        what: dict(
-            zip(map(str, LEVELS), coverage(reference, result.mean, std, LEVELS, inside).tolist(), strict=True)
-        )
-        for what, std in {
-            "coverage": np.hypot(result.std, noise),
-            "coverage_if_its_noise_is_the_same_everywhere": np.hypot(result.std, typical),
-            "coverage_if_its_noise_is_ignored": result.std,
+        what: {str(level): mean.value for level, mean in each.parts["all"].coverage.items()}
+        for what, each in {
+            "coverage": score(widened, exact, inside),
+            "coverage_if_its_noise_is_the_same_everywhere": scores,
+            "coverage_if_its_noise_is_ignored": score(result, exact, inside),
         }.items()
     }
-    figures = {key: result.diagnostics[key] for key in ("psnr", "sigma_y", "sigma_y_stated")} | held
+    figures: dict[str, Any] = {"psnr": scores.row()["psnr"]}
+    figures |= {key: result.diagnostics[key] for key in ("sigma_y", "sigma_y_stated")} | held
     figures |= {
         "reference_noise": typical,
         "reference_noise_5_and_95_percent": np.quantile(noise[inside], [0.05, 0.95]).tolist(),
         "mean_std": float(result.std[inside].mean()),
-        "rms_difference": float(np.sqrt(np.mean((result.mean - reference)[inside] ** 2))),
+        "rms_difference": scores.parts["all"].rmse.value,
         "effective_dimension": result.diagnostics["effective_dimension"],
         "certificate": result.diagnostics["certificate"],
         "seconds": result.seconds,

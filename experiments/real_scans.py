@@ -20,7 +20,6 @@ from ct_dip.importers.htc2022 import read_htc2022
 from ct_dip.importers.reference import reference_image
 from ct_dip.methods import load_config
 from ct_dip.pipeline import reconstruct
-from ct_dip.quality import psnr
 from ct_dip.report.figures import reconstruction_panel, save_png
 
 
@@ -47,12 +46,14 @@ def study(scan: Scan, *, keep_every: int, bin_by: int, path: Path) -> None:
     full = scan.bin_detectors(bin_by)
     reference = reference_image(full)
     inside = field_of_view(full)
-    few = full.select_views(slice(None, None, keep_every))
+    few = dataclasses.replace(full.select_views(slice(None, None, keep_every)), mask=inside)
     images = {}
     for method in ("fbp", "tv"):
-        result = reconstruct(few, load_config(method=method))
+        result = reconstruct(few, load_config(method=method), reference=reference)
         images[method.upper()] = result.mean
-        quality = psnr(result.mean, reference, inside)
+        assert result.scores is not None
+        assert result.scores.psnr is not None
+        quality = result.scores.psnr.value
         print(f"{name}: {method}, {few.geometry.views} views, {quality:.2f} dB to the reference")
     figure = reconstruction_panel(
         images,
