@@ -115,7 +115,6 @@ TESTED_IN = {
     "priors/covariance.py": "posterior/test_problem.py",
     "report/certainty.py": "report/test_mask.py",
     "report/finding.py": "report/test_findings.py",
-    "report/verdicts.py": "report/test_report_page.py",
     "scanners.py": "test_geometry.py",
     "solvers/products.py": "solvers/test_conjugate_gradients.py",
     "tangent/grams.py": "tangent/test_statistics.py",
