@@ -30,7 +30,7 @@ def simulate(
     out: Annotated[Path, typer.Option(help="Scan file to write (.h5).")],
     phantom: Annotated[
         str | None,
-        _object("shepp-logan, rectangles, ellipses or walnut (the default)."),
+        _object("shepp-logan, rectangles, ellipses, grains, cracks or walnut (the default)."),
     ] = None,
     images: Annotated[Path | None, _object("PNG, NPY or NPZ file to scan instead.")] = None,
     index: Annotated[int | None, _object("Which image of a stack.")] = None,

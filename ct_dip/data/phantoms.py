@@ -90,6 +90,36 @@ def _walnut(x: Floats, y: Floats, rng: np.random.Generator) -> Floats:
     return image
 
 
+def _grains(x: Floats, y: Floats, rng: np.random.Generator) -> Floats:
+    """A lump of grains, the Voronoi cells of random points: three minerals with a spread each, and pores."""
+    from scipy.spatial import KDTree
+
+    rim = 0.85 + _wave(np.arctan2(y, x), rng, amplitude=0.04, orders=range(2, 8))
+    seeds = rng.uniform(-1, 1, size=(450, 2))
+    mineral = rng.choice([0.0, 0.35, 0.6, 0.85], size=len(seeds), p=[0.12, 0.33, 0.38, 0.17])
+    value = np.where(mineral > 0, mineral + rng.uniform(-0.1, 0.1, size=len(seeds)), 0.0)
+    _, grain = KDTree(seeds).query(np.stack([x, y], axis=-1))
+    return np.where(np.hypot(x, y) <= rim, value[grain], 0.0)
+
+
+def _cracks(x: Floats, y: Floats, rng: np.random.Generator) -> Floats:
+    """A slab whose attenuation changes smoothly, with jagged cracks at most 0.04 wide."""
+    inside = (x / 0.85) ** 4 + (y / 0.7) ** 4 <= 1
+    field = np.zeros_like(x)
+    for _ in range(5):
+        along, _ = _turned(x, y, rng, reach=0.0)
+        field += rng.uniform(0.5, 1) * np.sin(rng.uniform(1, 3.5) * along + rng.uniform(0, 2 * np.pi))
+    image = 0.6 + 0.3 * np.tanh(field / 2)
+    for _ in range(8):
+        along, across = _turned(x, y, rng, reach=0.6)
+        half_length, half_width = rng.uniform(0.2, 0.6), rng.uniform(0.006, 0.02)
+        bends = np.linspace(-half_length, half_length, 9)
+        path = np.interp(along, bends, np.cumsum(rng.normal(scale=0.05, size=len(bends))))
+        taper = np.clip(1 - np.abs(along) / half_length, 0, 1) ** 0.5
+        image = np.where(np.abs(across - path) <= half_width * taper, 0.1, image)
+    return np.where(inside, image, 0.0)
+
+
 def _turned(x: Floats, y: Floats, rng: np.random.Generator, reach: float) -> tuple[Floats, Floats]:
     """Coordinates of a frame with a random centre within ``reach`` and a random direction."""
     distance, bearing = reach * np.sqrt(rng.uniform()), rng.uniform(0, 2 * np.pi)
@@ -111,4 +141,6 @@ PHANTOMS: dict[str, Renderer] = {
     "rectangles": _rectangles,
     "ellipses": _ellipses,
     "walnut": _walnut,
+    "grains": _grains,
+    "cracks": _cracks,
 }

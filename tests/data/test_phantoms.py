@@ -22,7 +22,7 @@ def test_every_resolution_shows_the_same_object(name):
     assert np.corrcoef(coarse.ravel(), fine.ravel())[0, 1] > 0.9
 
 
-@pytest.mark.parametrize("name", ["rectangles", "ellipses", "walnut"])
+@pytest.mark.parametrize("name", ["rectangles", "ellipses", "walnut", "grains", "cracks"])
 def test_seeds_make_different_objects_and_the_same_seed_the_same(name):
     first, again, other = (phantom(name, (50, 50), seed) for seed in (1, 1, 2))
     assert np.array_equal(first, again)
@@ -39,6 +39,22 @@ def test_the_walnut_has_fine_structure():
 
     assert lost("walnut") > 0.02
     assert lost("walnut") > 5 * lost("ellipses")
+
+
+def test_grains_are_many_plateaus():
+    image = phantom("grains", (384, 384), seed=0)
+    assert len(np.unique(image)) > 100
+    assert (np.diff(image) == 0).mean() > 0.85
+
+
+def test_cracks_are_narrow_and_leave_a_smooth_slab():
+    """A closing over 11 of 384 pixels, wider than any crack, fills them all and nothing else."""
+    from scipy.ndimage import grey_closing
+
+    image = phantom("cracks", (384, 384), seed=0)
+    filled = grey_closing(image, size=(11, 11))
+    assert 0.01 < (filled - image > 0.1).mean() < 0.1
+    assert np.abs(np.diff(filled[120:264, 120:264])).max() < 0.05
 
 
 def test_rectangular_grids_show_the_object_undistorted():
