@@ -16,6 +16,7 @@ BENCHMARKS = {
     "dip-real": "benchmarks.dip_real",
     "evidence-fit": "benchmarks.evidence_fit",
     "kmnist-loglik": "benchmarks.kmnist_loglik",
+    "objects": "benchmarks.objects",
     "scaling": "benchmarks.scaling",
     "tangent-products": "benchmarks.tangent_products",
 }
@@ -33,8 +34,11 @@ def main() -> None:
     arguments = parser.parse_args()
     keep_freed()  # as the command line does
     module = module or importlib.import_module(BENCHMARKS[arguments.name])
+    spell_row = getattr(module, "spell", spell)
+    if hasattr(module, "HEADER") and not arguments.json:
+        print(module.HEADER)
     for row in module.run(arguments) if own else module.run():
-        print(json.dumps(row.as_dict(), ensure_ascii=False) if arguments.json else spell(row))
+        print(json.dumps(row.as_dict(), ensure_ascii=False) if arguments.json else spell_row(row))
         sys.stdout.flush()
 
 
