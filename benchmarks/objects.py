@@ -49,7 +49,7 @@ COLUMNS = {
     "coverage_95_blocks_4": ("4×4", ".2f"),
     "coverage_95_blocks_8": ("8×8", ".2f"),
     "largest_z": ("max |z|", ".1f"),
-    "log_likelihood_1": ("log-lik.", ".2f"),
+    "log_likelihood_1": ("nats", ".2f"),
     "verdict": ("verdict", "s"),
     "seconds_lin-dip": ("s", ".0f"),
 }

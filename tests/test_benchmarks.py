@@ -10,12 +10,14 @@ import pytest
 import torch
 
 import benchmarks.compressed
+import benchmarks.objects
 import benchmarks.operators
 import benchmarks.scaling
 import benchmarks.tangent_products
 from benchmarks.__main__ import BENCHMARKS, main
 from benchmarks.inference import Meter
 from benchmarks.measure import balanced_orders
+from benchmarks.object_list import Item
 from ct_dip.dip.unet import UNet, UNetShape
 
 pytestmark = pytest.mark.usefixtures("untouched_allocator")
@@ -114,6 +116,27 @@ def test_scaling_is_measured_in_fresh_processes_and_extrapolated(monkeypatch, ca
         assert job["libraries_MiB"] > 50
     (beyond,) = [row for row in rows if row.get("extrapolated")]
     assert beyond["value"] == pytest.approx(sum(beyond["stages"].values()))
+
+
+def test_objects_are_measured_once_and_kept(monkeypatch, capsys, tmp_path):
+    """The best TV of a sweep is no worse than the default, one of it; a second run reads the file."""
+    items = (Item("grains", 16, 8, "5%", seed=1), Item("cracks", 16, 8, "1000ph", seed=1, quick=True))
+    monkeypatch.setitem(benchmarks.objects.LISTS, "choose", items)
+    monkeypatch.setattr(benchmarks.objects, "STRENGTHS", (0.4, 0.8))
+    words = "objects --set dip.max_steps=2 --set dip.cooldown_steps=1 --set inference.samples=20".split()
+    words += [*NETWORK, "--out", str(tmp_path / "rows.jsonl")]
+    (first,) = _rows(monkeypatch, capsys, *words, "--quick")
+    assert first["case"] == "cracks1-16-8v-1000ph"
+    assert first["psnr_best_tv"] >= first["psnr_tv"] > first["psnr_dip"]  # of two steps
+    assert 0 <= first["coverage_50"] <= first["coverage_90"] <= first["coverage_95"] <= 1
+    (other,) = _rows(monkeypatch, capsys, *words, "--cases", "grains")
+    monkeypatch.delattr(benchmarks.objects, "measure")
+    assert _rows(monkeypatch, capsys, *words) == [other, first]
+    monkeypatch.setattr("sys.argv", ["benchmarks", *words])
+    main()
+    header, *lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == [other["case"], first["case"]]
+    assert {len(line) for line in lines} == {len(header)}
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux says what a process holds now")
