@@ -11,29 +11,22 @@ as it is finished, and not measured again.
 
 import argparse
 import json
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from scipy.stats import norm
-
 from benchmarks.measure import Row
 from benchmarks.object_list import LISTS, Item, make_scan
-from ct_dip.arrays import Bools, Floats
-from ct_dip.config import METHODS, SECTIONS, load_config
-from ct_dip.data.comparison import Comparison
-from ct_dip.data.result import Result
-from ct_dip.data.scan import Scan
-from ct_dip.evaluation.coverage import coverage
-from ct_dip.evaluation.near import near_object
-from ct_dip.evaluation.residuals import standardised
+from ct_dip.data.prediction import Prediction
+from ct_dip.evaluation.score import score
+from ct_dip.methods import find_method, load_config
 from ct_dip.pipeline import reconstruct
-from ct_dip.quality import psnr, ssim
-from ct_dip.report.verdicts import data_findings, measurements, structure, verdict
+from ct_dip.report.verdicts import data_findings, verdict
 
+METHODS = ("fbp", "tv", "lin-dip")
 STRENGTHS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8)
 COLUMNS = {
     "psnr_fbp": ("FBP", ".1f"),
@@ -91,32 +84,37 @@ def spell(row: Row) -> str:
 def measure(item: Item, settings: list[str]) -> Row:
     """Reconstruct one scan with every method, and compare."""
     scan, comparison = make_scan(item)
-    inside = scan.evaluated
+    known: dict[str, Any] = {}
+    if comparison.name == "reference":
+        known = {"reference": comparison.image, "reference_std": comparison.noise_std}
     figures: dict[str, Any] = {"kind": item.kind, "compared_with": comparison.name, "settings": settings}
 
-    def note(name: str, image: Floats, seconds: float | None = None) -> None:
-        figures[f"psnr_{name}"] = psnr(image, comparison.image, inside)
-        figures[f"ssim_{name}"] = ssim(image, comparison.image, inside)
-        if seconds is not None:
-            figures[f"seconds_{name}"] = seconds
+    def predict(method: str, *more: str) -> Prediction:
+        config = load_config(method=method, settings=[*_read_by(method, settings), *more])
+        start, cpu = time.perf_counter(), time.process_time()
+        prediction: Prediction = reconstruct(scan, config, **known)
+        figures[f"seconds_{method}"] = time.perf_counter() - start
+        figures[f"cpu_seconds_{method}"] = time.process_time() - cpu  # without what other processes took
+        return prediction
 
-    note("fbp", *_timed(scan, "fbp", settings))
-    note("tv", *_timed(scan, "tv", settings))
-    sweep = {s: _timed(scan, "tv", [*settings, f"tv.strength={s}"])[0] for s in STRENGTHS}
-    best = max(sweep, key=lambda strength: psnr(sweep[strength], comparison.image, inside))
-    note("best_tv", sweep[best])
+    def note(name: str, image: Prediction) -> None:
+        row = score(image, comparison, scan.evaluated).row()
+        figures.update({f"psnr_{name}": row["psnr"], f"ssim_{name}": row["ssim"]})
+
+    sweep = {strength: predict("tv", f"tv.strength={strength}") for strength in STRENGTHS}
+    best = max(sweep, key=lambda strength: _psnr(sweep[strength]))
     figures["best_tv_strength"] = best
-    start, cpu = time.perf_counter(), time.process_time()
-    result = _reconstruct(scan, "lin-dip", settings)
-    figures["seconds_lin-dip"] = time.perf_counter() - start
-    figures["cpu_seconds_lin-dip"] = time.process_time() - cpu  # which does not depend on other processes
-    network = ("ray transform", "deep image prior")
-    note("dip", result.arrays["dip"], sum(result.seconds[stage] for stage in network))
-    figures |= scores(result, comparison, inside)
-    found = data_findings(result.metrics, measurements(result), structure(result))
-    figures["verdict"] = verdict(result, None, found).level
+    note("best_tv", sweep[best])
+    note("tv", predict("tv"))
+    note("fbp", predict("fbp"))
+    shown = predict("lin-dip")
+    note("dip", Prediction(mean=shown.images["dip"]))
+    figures["seconds_dip"] = sum(shown.seconds[stage] for stage in ("ray transform", "deep image prior"))
+    for scores in (shown.scores, shown.heldout):
+        figures |= {} if scores is None else scores.row()
+    figures["verdict"] = verdict(shown, None, data_findings(shown)).level
     for name in ("steps", "misfit", "stopped_by", "regime", "sigma_y", "sigma_y_stated", "evidence"):
-        figures[name] = result.metrics[name]
+        figures[name] = shown.diagnostics[name]
     return Row(
         benchmark="objects",
         case=item.label,
@@ -129,58 +127,18 @@ def measure(item: Item, settings: list[str]) -> Row:
     )
 
 
-def scores(result: Result, comparison: Comparison, mask: Bools) -> dict[str, float | None]:
-    """What is known of image and error bars, by name."""
-    assert result.std is not None
-    mean, std = result.mean.astype(np.float64), comparison.widened(result.std)
-    measured = comparison.name == "reference"
-    near = near_object(mean if measured else comparison.image, mask, noisy=measured)
-    found: dict[str, float | None] = {
-        "psnr": psnr(mean, comparison.image, mask),
-        "ssim": ssim(mean, comparison.image, mask),
-        "log_likelihood_1": float(np.mean(norm.logpdf(comparison.image[mask], mean[mask], std[mask]))),
-        "largest_z": float(np.abs(standardised(comparison.image, mean, std, mask)).max()),
-    }
-    levels = (0.5, 0.9, 0.95)
-    for ending, part in {"": mask, "_near": near}.items():
-        covered = coverage(comparison.image, mean, std, levels, part)
-        found |= {
-            f"coverage_{round(100 * p)}{ending}": float(c) for p, c in zip(levels, covered, strict=True)
-        }
-    for width in (4, 8):
-        whole = _blocks(near.astype(float), width) == 1
-        spread = _blocks(result.arrays["samples"] - mean, width).std(axis=0)
-        deviation = np.hypot(spread, comparison.noise_std / width)
-        parts = _blocks(comparison.image, width), _blocks(mean, width), deviation
-        for level in levels:
-            share = float(coverage(*parts, [level], whole)[0]) if whole.any() else None
-            found[f"coverage_{round(100 * level)}_blocks_{width}"] = share
-    return found
+def _psnr(prediction: Prediction) -> float:
+    scores = prediction.scores
+    return -math.inf if scores is None or scores.psnr is None else scores.psnr.value
 
 
-def _blocks(images: Floats, width: int) -> Floats:
-    """Means over squares of pixels, (…, rows, columns) → (…, rows / width, columns / width)."""
-    rows, columns = (size // width for size in images.shape[-2:])
-    whole = images[..., : rows * width, : columns * width]
-    return np.asarray(whole.reshape(*images.shape[:-2], rows, width, columns, width).mean(axis=(-3, -1)))
-
-
-def _reconstruct(scan: Scan, method: str, settings: list[str]) -> Result:
-    """With those of the settings that the method reads."""
-    read: Any = METHODS[method]  # type: ignore[index]
-    sections = [setting.partition("=")[0].partition(".")[0] for setting in settings]
-    own = [
-        setting
-        for setting, section in zip(settings, sections, strict=True)
-        if section in read or section not in SECTIONS
-    ]
-    return reconstruct(scan, load_config(method=method, settings=own))
-
-
-def _timed(scan: Scan, method: str, settings: list[str]) -> tuple[Floats, float]:
-    """Image, and seconds that it took."""
-    start = time.perf_counter()
-    return _reconstruct(scan, method, settings).mean, time.perf_counter() - start
+def _read_by(method: str, settings: list[str]) -> list[str]:
+    """Those of the settings that a method reads; views are held out of the last one's data only."""
+    sections = {name: set(find_method(name).config.sections()) for name in METHODS}
+    others = set().union(*sections.values()) - sections[method]
+    if method != METHODS[-1]:
+        others.add("check")
+    return [setting for setting in settings if setting.partition("=")[0].partition(".")[0] not in others]
 
 
 def _read(path: Path) -> dict[tuple[str, ...], Row]:
