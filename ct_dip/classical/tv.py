@@ -46,86 +46,151 @@ def tv(
 
     The noise in the gradient of the data term has that column norm as its deviation in a pixel, so
     ``strength`` compares TV with the noise: a pure number, whatever the units, the size and the views.
-
-    Chambolle & Pock (2011) with the diagonal steps of Pock & Chambolle (2011), which need only the row
-    and column sums of ``K = [A/σ; D]``. The saddle problem is
-    ``min_{x ≥ 0} max ⟨Kx, (q, p)⟩ − ½‖q‖² − ⟨q, y/σ⟩`` over q and ``|p| ≤ λ``. For such q, p and a box
-    [0, B], ``−½‖q‖² − ⟨q, y/σ⟩ + B Σ min(0, Kᵀ(q, p))`` is a lower bound of the minimum over that box. B is
-    twice the largest pixel so far, so the bound is one of the whole problem unless a pixel of the solution
-    is more than twice as large as any found. The iteration stops on the relative gap to the bound.
+    The iteration, see `TvSolver`, stops on the relative gap to a lower bound of the minimum.
 
     Args:
-        variance: of the measurements, one number or (views, detectors).
+        variance: of the measurements, one number or (views, detectors); infinite where one does not count.
         strength: weight of TV relative to the noise.
         isotropic: ``|Dx|`` per pixel as a 2-norm; otherwise the sum of absolute differences.
         tolerance: relative duality gap to stop at.
         seed: of the probes that measure the column norm.
         report: called at every check with (iteration, objective, gap).
     """
-    for name, value in (("strength", strength), ("tolerance", tolerance)):
-        if not value > 0:
-            raise InputError(f"TV {name} {value} must be positive")
-    if max_iterations < 1:
-        raise InputError(f"TV max_iterations {max_iterations} must be at least 1")
-    rows, columns = transform.domain_shape
-    differences = FiniteDifferences((rows, columns))
-    deviation = torch.as_tensor(variance, dtype=torch.float64).sqrt().to(sinogram).expand_as(sinogram)
-    y = sinogram / deviation
-    ones = sinogram.new_ones(transform.domain_shape)
-    flat = transform(ones) / deviation
-    # Pixels are counted in units of a few times the mean attenuation, which makes them O(1).
-    mean = float(torch.sum(flat * y) / torch.sum(flat**2))
-    unit = 3 * mean if mean > 0 else 1.0
-
-    def forward(x: Tensor) -> Tensor:
-        return transform(x) * (unit / deviation)
-
-    def backward(q: Tensor) -> Tensor:
-        return transform.T(q * (unit / deviation))
-
-    penalty = strength * unit * rms_column_norm(transform, 1 / deviation, seed=seed)
-    row_sums, column_sums = flat * unit, backward(torch.ones_like(y))
-    # How fast the dual goes against the primal: p has the size of the penalty, x is O(1). The factor
-    # was measured: 1 and 10 take up to twice the iterations to the same gap.
-    balance = 3 * penalty
-    sigma_q = balance / row_sums.clamp(min=float(row_sums.max()) * 1e-6)
-    sigma_p = balance / 2
-    tau = 1 / (balance * (column_sums + 4))
-
-    x = torch.zeros_like(ones)
-    ahead = x
-    q, p = torch.zeros_like(y), sinogram.new_zeros(differences.range_shape)
+    variance = torch.as_tensor(variance, dtype=torch.float64).expand_as(sinogram)
+    solver = TvSolver(transform, sinogram[None], variance[None], isotropic=isotropic, seed=seed)
     gaps: list[float] = []
-    objective = gap = float("inf")
-    for iteration in range(1, max_iterations + 1):
-        q = (q + sigma_q * (forward(ahead) - y)) / (1 + sigma_q)
-        p = p + sigma_p * differences(ahead)
-        p = p / (_magnitude(p, isotropic) / penalty).clamp(min=1)
-        pull = backward(q) + differences.T(p)
-        previous, x = x, (x - tau * pull).clamp(min=0)
-        ahead = 2 * x - previous
-        if iteration % check_every == 0 or iteration == max_iterations:
-            variation = _magnitude(differences(x), isotropic).sum()
-            objective = float(0.5 * torch.sum((forward(x) - y) ** 2) + penalty * variation)
-            box = 2 * x.max()
-            bound = -0.5 * torch.sum(q**2) - torch.sum(q * y) + box * pull.clamp(max=0).sum()
-            gap = (objective - float(bound)) / max(objective, 1e-30)
-            gaps.append(gap)
-            if report is not None:
-                report(iteration, objective, gap)
-            if gap <= tolerance:
-                break
+
+    def note(iteration: int) -> None:
+        gaps.append(float(solver.gap))
+        if report is not None:
+            report(iteration, float(solver.objective), gaps[-1])
+
+    iterations = solver.solve(
+        strength, tolerance=tolerance, max_iterations=max_iterations, check_every=check_every, report=note
+    )
     return TvResult(
-        image=x * unit,
-        objective=objective,
-        gap=gap,
-        iterations=iteration,
-        converged=gap <= tolerance,
+        image=solver.images[0],
+        objective=float(solver.objective),
+        gap=gaps[-1],
+        iterations=iterations,
+        converged=gaps[-1] <= tolerance,
         gaps=gaps,
-        box=float(2 * x.max()) * unit,
+        box=float(2 * solver.images.max()),
     )
 
 
-def _magnitude(field: Tensor, isotropic: bool) -> Tensor:
-    """Of a vector field (2, rows, columns): per pixel, or per component if anisotropic."""
-    return torch.hypot(field[:1], field[1:]) if isotropic else field.abs()
+class TvSolver:
+    """N problems of total variation with one ray transform, solved together, for one strength after another.
+
+    Chambolle & Pock (2011) with the diagonal steps of Pock & Chambolle (2011), which need only the row
+    and column sums of ``K = [A/σ; D]``. The saddle problem is
+    ``min_{x ≥ 0} max ⟨Kx, (q, p)⟩ − ½‖q‖² − ⟨q, y/σ⟩`` over q and ``|p| ≤ λ``. For such q, p and a box
+    [0, B], ``−½‖q‖² − ⟨q, y/σ⟩ + B Σ min(0, Kᵀ(q, p))`` is a lower bound of the minimum over that box. B is
+    twice the largest pixel so far, so the bound is one of the whole problem unless a pixel of the solution
+    is more than twice as large as any found.
+
+    Args:
+        sinograms: (N, views, detectors).
+        variances: (N, views, detectors); infinite where a measurement does not count.
+        isotropic: as in `tv`.
+        seed: of the probes that measure the column norms.
+
+    Attributes:
+        objective: of every problem, (N,), at the last check.
+        gap: the largest relative duality gap of the N, at the last check.
+    """
+
+    def __init__(
+        self,
+        transform: LinearMap,
+        sinograms: Tensor,
+        variances: Tensor,
+        *,
+        isotropic: bool = True,
+        seed: int = 0,
+    ) -> None:
+        rows, columns = transform.domain_shape
+        self.transform, self.differences = transform, FiniteDifferences((rows, columns))
+        self.isotropic = isotropic
+        precision = variances.double().rsqrt().to(sinograms)  # 1/σ
+        self.y = sinograms * precision
+        ones = sinograms.new_ones(transform.domain_shape)
+        flat = transform(ones) * precision
+        # Pixels are counted in units of a few times the mean attenuation, which makes them O(1).
+        mean = _totals(flat * self.y) / _totals(flat**2)
+        self.unit = torch.where(mean > 0, 3 * mean, 1.0)  # (N, 1, 1)
+        self.weights = self.unit * precision
+        norms = [rms_column_norm(transform, weights, seed=seed) for weights in self.weights]
+        self.column_norms = sinograms.new_tensor(norms)[:, None, None]
+        self.row_sums, self.column_sums = flat * self.unit, self._backward(torch.ones_like(self.y))
+        self.x = sinograms.new_zeros(len(sinograms), rows, columns)
+        self.q = torch.zeros_like(self.y)
+        self.p = sinograms.new_zeros(len(sinograms), *self.differences.range_shape)
+        self.objective = self.gap = sinograms.new_full((), float("inf"))
+
+    @property
+    def images(self) -> Tensor:
+        """The N solutions, (N, rows, columns), 1/mm."""
+        return self.x * self.unit
+
+    def solve(
+        self,
+        strength: float,
+        *,
+        tolerance: float = 1e-3,
+        max_iterations: int = 5000,
+        check_every: int = 20,
+        report: Callable[[int], None] | None = None,
+    ) -> int:
+        """Iterate from where the last call ended until every gap is below ``tolerance``; count the steps."""
+        for name, value in (("strength", strength), ("tolerance", tolerance)):
+            if not value > 0:
+                raise InputError(f"TV {name} {value} must be positive")
+        if max_iterations < 1:
+            raise InputError(f"TV max_iterations {max_iterations} must be at least 1")
+        penalty = strength * self.column_norms
+        # How fast the dual goes against the primal: p has the size of the penalty, x is O(1). The factor
+        # was measured: 1 and 10 take up to twice the iterations to the same gap.
+        balance = 3 * penalty
+        sigma_q = balance / self.row_sums.clamp(min=float(self.row_sums.max()) * 1e-6)
+        sigma_p = balance[:, None] / 2
+        tau = 1 / (balance * (self.column_sums + 4))
+        damped = 1 / (1 + sigma_q)
+        ahead = self.x
+        for iteration in range(1, max_iterations + 1):
+            self.q = (self.q + sigma_q * (self._forward(ahead) - self.y)) * damped
+            self.p = self.p + sigma_p * self.differences(ahead)
+            self.p = self.p / (self._magnitude(self.p) / penalty[:, None]).clamp(min=1)
+            pull = self._backward(self.q) + self.differences.T(self.p)
+            previous, self.x = self.x, (self.x - tau * pull).clamp(min=0)
+            ahead = 2 * self.x - previous
+            if iteration % check_every == 0 or iteration == max_iterations:
+                self._check(penalty, pull)
+                if report is not None:
+                    report(iteration)
+                if self.gap <= tolerance:
+                    break
+        return iteration
+
+    def _check(self, penalty: Tensor, pull: Tensor) -> None:
+        variation = self._magnitude(self.differences(self.x)).sum(dim=(-3, -2, -1))
+        misfit = _totals((self._forward(self.x) - self.y) ** 2)
+        self.objective = (0.5 * misfit + penalty * variation[:, None, None]).flatten()
+        box = 2 * self.x.amax(dim=(-2, -1), keepdim=True)
+        bound = _totals(-0.5 * self.q**2 - self.q * self.y) + box * _totals(pull.clamp(max=0))
+        self.gap = ((self.objective - bound.flatten()) / self.objective.clamp(min=1e-30)).max()
+
+    def _forward(self, x: Tensor) -> Tensor:
+        return self.transform(x) * self.weights
+
+    def _backward(self, q: Tensor) -> Tensor:
+        return self.transform.T(q * self.weights)
+
+    def _magnitude(self, field: Tensor) -> Tensor:
+        """Of vector fields (N, 2, rows, columns): per pixel, or per component if anisotropic."""
+        return torch.hypot(field[:, :1], field[:, 1:]) if self.isotropic else field.abs()
+
+
+def _totals(values: Tensor) -> Tensor:
+    """(N, rows, columns) → (N, 1, 1)."""
+    return values.sum(dim=(-2, -1), keepdim=True)

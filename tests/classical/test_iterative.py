@@ -6,7 +6,7 @@ import torch
 from scipy.optimize import minimize
 
 from ct_dip.classical.cgls import cgls
-from ct_dip.classical.tv import tv
+from ct_dip.classical.tv import TvSolver, tv
 from ct_dip.data.simulate import NoiseLevel, simulate
 from ct_dip.errors import InputError
 from ct_dip.geometry import Volume
@@ -171,6 +171,21 @@ def test_the_default_strength_is_near_the_best(seed, views, noise):
 
     best = max(quality(strength=strength) for strength in (0.1, 0.3, 1.0, 3.0))
     assert quality() > best - 1.0
+
+
+def test_problems_solved_together_and_one_after_another_are_solved_alike(tiny):
+    """Two sinograms, one without its last views, from strong to weak TV, against each alone from zero."""
+    transform, sinogram, variance = tiny
+    hidden = variance.clone()
+    hidden[6:] = torch.inf
+    solver = TvSolver(transform, sinogram.expand(2, -1, -1), torch.stack([variance, hidden]))
+    options = {"tolerance": 1e-7, "max_iterations": 20000}
+    for strength in (2.0, 0.7):
+        solver.solve(strength, **options)
+        for i, own in enumerate((variance, hidden)):
+            alone = tv(transform, sinogram, variance=own, strength=strength, **options)
+            assert float(solver.objective[i]) == pytest.approx(alone.objective, rel=1e-6)
+            torch.testing.assert_close(solver.images[i], alone.image, rtol=0, atol=2e-3)
 
 
 @pytest.mark.parametrize("options", [{"strength": 0.0}, {"tolerance": -1.0}, {"max_iterations": 0}])
