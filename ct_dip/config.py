@@ -6,7 +6,7 @@ Unknown keys are errors, with the nearest known one as a suggestion.
 import difflib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
@@ -17,6 +17,10 @@ from ct_dip.text import shortened
 _Model = TypeVar("_Model", bound=BaseModel)
 Preset = Literal["fast", "balanced", "thorough"]
 _LARGE = 64  # pixels; ``auto`` is fast for images with longer sides
+
+
+# Of total variation: a pure number relative to the noise, or chosen by `ct_dip.classical.tv_strength`.
+Strength = Annotated[float, Field(gt=0, allow_inf_nan=False)] | Literal["auto"]
 
 
 class Section(BaseModel):
@@ -131,6 +135,8 @@ def _apply(values: dict[str, Any], setting: str) -> None:
 def _explain(error: ValidationError, model: type[BaseModel], known: Iterable[str]) -> str:
     first = error.errors()[0]
     location = [str(part) for part in first["loc"]]
+    if first["type"] != "extra_forbidden":  # members of a union have names of their own, as literal['auto']
+        location = [part for part in location if part.isidentifier() or part.isdigit()]
     name = shortened(".".join(location))
     if first["type"] == "value_error":  # a rule of ours, which says it all
         return f"configuration {name}: {first['msg'].removeprefix('Value error, ')}"

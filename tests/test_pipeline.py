@@ -54,6 +54,15 @@ def test_results_say_what_was_done(scan):
     assert {"torch", "numpy", "ct_dip", "python"} <= set(result.versions)
 
 
+def test_a_strength_that_was_chosen_is_told_and_gives_the_same_again(scan):
+    progress = Progress()
+    chosen = reconstruct(scan, load_config(method="tv"), progress=progress)
+    assert "strength of total variation" in chosen.seconds
+    strength = chosen.settings["tv"]["strength"]
+    again = reconstruct(scan, load_config(method="tv", settings=[f"tv.strength={strength!r}"]))
+    assert np.array_equal(again.mean, chosen.mean)
+
+
 def test_the_truth_is_never_used(scan):
     blind = replace(scan, ground_truth=None)
     for method in CLASSICAL:

@@ -50,6 +50,7 @@ def dip_fit(shape=PLAIN, seed=0):
         weights=net.state_dict(),
         network_input=z,
         scale=SCALE,
+        strength=0.1,
         tv_weight=1.5,
         steps=0,
         misfit=1.0,

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from ct_dip.config import Section
+from ct_dip.config import Section, Strength
 
 
 class DipConfig(Section):
@@ -24,7 +24,7 @@ class DipConfig(Section):
         default=None, ge=0, le=1
     )  # share of ramp-filtered residuals before the cool-down
     # Of TV, relative to the noise: λ in units of the rms column norm of A/σ; a pure number.
-    strength: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    strength: Strength | None = None
     learning_rate: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     stopping: Literal["auto", "discrepancy", "variance", "budget"] = "auto"
     discrepancy: float = Field(default=1.0, gt=0, allow_inf_nan=False)  # misfit that begins the cool-down
@@ -42,6 +42,6 @@ class ResolvedDipConfig(DipConfig):
     norm_groups: int
     output: Literal["sigmoid", "identity", "softplus"]
     ramp: float
-    strength: float
+    strength: Strength
     learning_rate: float
     max_steps: int

@@ -11,6 +11,7 @@ from torch.func import functional_call, grad_and_value, vmap
 from ct_dip.arrays import Bools, Floats
 from ct_dip.classical.fbp import fbp
 from ct_dip.classical.tv import tv
+from ct_dip.classical.tv_strength import choose_tv_strength
 from ct_dip.data.scan import Scan
 from ct_dip.dip.adam import Adam
 from ct_dip.dip.config import ResolvedDipConfig
@@ -46,6 +47,7 @@ class DipFit:
         weights: w̃ by parameter name, as `UNet` names them.
         network_input: (1, 1, rows, columns).
         scale: 1/mm per unit of the network's output.
+        strength: of TV relative to the noise, as given or chosen.
         tv_weight: λ of the fit: ``exp(−λ TV)`` is the prior of the O(1) image that its TV stands for.
         misfit: mean squared standardised residual of the image; 1 is the noise.
         stopped_by: the rule that began the cool-down.
@@ -58,6 +60,7 @@ class DipFit:
     weights: dict[str, Tensor]
     network_input: Tensor
     scale: float
+    strength: float
     tv_weight: float
     steps: int
     misfit: float
@@ -95,12 +98,18 @@ class Ensemble:
             for y, variance in zip(sinograms, variances, strict=True)
         ]
         self.scales = [network_scale(image, scan.evaluated) for image, scan in zip(quick, scans, strict=True)]
+        self.strengths = [
+            choose_tv_strength(transform, y, torch.as_tensor(variance), scan.geometry).recommended
+            if config.strength == "auto"
+            else config.strength
+            for scan, y, variance in zip(scans, sinograms, variances, strict=True)
+        ]
         self.targets = make_targets(
             scans,
             variances,
             self.scales,
             transform,
-            strength=config.strength,
+            strengths=self.strengths,
             data_term=config.data_term,
             device=device,
         )
@@ -314,6 +323,7 @@ class Ensemble:
                     weights={name: w.clone().cpu() for name, w in self._unflatten(self.kept[i]).items()},
                     network_input=self.inputs[i][None, None].cpu(),
                     scale=scale,
+                    strength=self.strengths[i],
                     tv_weight=float(self.targets.penalty[i]) * self.scans[i].sinogram.size / 2,
                     steps=end,
                     misfit=float(misfit),

@@ -44,19 +44,19 @@ def make_targets(
     scales: Sequence[float],
     transform: LinearMap,
     *,
-    strength: float,
+    strengths: Sequence[float],
     data_term: DataTerm,
     device: torch.device,
 ) -> Targets:
     """Tensors for `objective`.
 
     Args:
-        strength: of TV relative to the noise, as in `ct_dip.classical.tv.tv`: λ is ``strength`` times
-            the rms column norm of A/σ. A pure number: it changes neither with the image size, nor the
+        strengths: of TV relative to the noise, as in `ct_dip.classical.tv.tv`: λ is the strength of a scan
+            times the rms column norm of A/σ. A pure number: it changes neither with the image size, nor the
             number of views, nor the units of length or attenuation.
     """
     sinograms, precisions, photons, penalties = [], [], [], []
-    for scan, variance, scale in zip(scans, variances, scales, strict=True):
+    for scan, variance, scale, strength in zip(scans, variances, scales, strengths, strict=True):
         y = torch.as_tensor(scan.sinogram.copy(), device=device)
         inverse = torch.as_tensor(1 / variance, dtype=torch.float32, device=device)
         penalty = strength * rms_column_norm(transform, inverse.sqrt())

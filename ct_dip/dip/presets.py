@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from ct_dip.config import Strength
 from ct_dip.dip.config import DipConfig, ResolvedDipConfig
 from ct_dip.dip.unet import Output, UNetShape
 
@@ -15,7 +16,7 @@ class Preset:
     norm_groups: int
     output: Output
     ramp: float
-    strength: float
+    strength: Strength
     learning_rate: float
     max_steps: int
 

@@ -59,7 +59,12 @@ class Dip(Method[DipRun]):
     def run(self, job: Job[DipRun]) -> Prediction:
         """Fit the network."""
         fit, diagnostics = fit_network(job, job.transform())
-        return Prediction(mean=fit.image, diagnostics=diagnostics, traces=fit.traces)
+        return Prediction(
+            mean=fit.image,
+            diagnostics=diagnostics,
+            traces=fit.traces,
+            settings={"dip": {"strength": fit.strength}},
+        )
 
 
 def plan_fit(scan: Scan, config: DipRun, start: Plan) -> Plan:

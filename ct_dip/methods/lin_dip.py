@@ -226,7 +226,7 @@ def _prediction(posterior: Posterior, job: Job[LinDipRun], diagnostics: dict[str
         patches=tuple(posterior.covariance(settings.patch)) if settings.patch else (),
         diagnostics=diagnostics,
         traces=posterior.problem.fit.traces | {"evidence": fit.trace},
-        settings={"inference": chosen},
+        settings={"dip": {"strength": posterior.problem.fit.strength}, "inference": chosen},
         posterior=posterior,
     )
 

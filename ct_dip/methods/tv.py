@@ -5,7 +5,8 @@ import torch
 from pydantic import Field
 
 from ct_dip.classical.tv import tv
-from ct_dip.config import RunConfig, Section
+from ct_dip.classical.tv_strength import choose_tv_strength
+from ct_dip.config import RunConfig, Section, Strength
 from ct_dip.data.prediction import Prediction
 from ct_dip.data.scan import Scan
 from ct_dip.method import Job, Method
@@ -14,9 +15,9 @@ from ct_dip.plan import Plan, time_of
 
 
 class TvConfig(Section):
-    """Total variation; ``strength`` is relative to the noise, a pure number."""
+    """Total variation; ``strength`` is relative to the noise, a pure number, or chosen from the data."""
 
-    strength: float = Field(default=0.8, gt=0, allow_inf_nan=False)
+    strength: Strength = "auto"
     isotropic: bool = True
     tolerance: float = Field(default=1e-3, gt=0, allow_inf_nan=False)
     max_iterations: int = Field(default=5000, ge=1)
@@ -47,12 +48,23 @@ class Tv(Method[TvRun]):
         settings = job.config.tv
         transform = job.transform()
         variance, diagnostics = job.variance()
+        strength = settings.strength
+        if strength == "auto":
+            with job.progress.stage("strength of total variation"):
+                strength = choose_tv_strength(
+                    transform,
+                    job.sinogram,
+                    variance,
+                    job.scan.geometry,
+                    isotropic=settings.isotropic,
+                    seed=job.config.seed,
+                ).recommended
         with job.progress.stage("total variation", settings.max_iterations) as stage:
             solution = tv(
                 transform,
                 job.sinogram,
                 variance=variance,
-                strength=settings.strength,
+                strength=strength,
                 isotropic=settings.isotropic,
                 tolerance=settings.tolerance,
                 max_iterations=settings.max_iterations,
@@ -73,4 +85,5 @@ class Tv(Method[TvRun]):
             mean=solution.image.cpu().numpy(),
             diagnostics=diagnostics,
             traces={"duality_gap": np.array(solution.gaps)},
+            settings={"tv": {"strength": strength}},
         )

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from ct_dip.classical.tv_strength import choose_tv_strength
 from ct_dip.data.scan_file import write_scan
 from ct_dip.data.simulate import NoiseLevel, simulate
 from ct_dip.devices import use_threads
@@ -50,6 +51,16 @@ def test_a_fit_explains_the_data_and_finds_the_object():
     assert len(fit.traces["loss"]) == fit.steps
     rebuilt = fit.scale * fit.network()(fit.network_input)[0, 0]
     np.testing.assert_allclose(rebuilt.detach().numpy(), fit.image, rtol=1e-4, atol=1e-6)
+
+
+def test_every_scan_has_the_strength_that_its_views_choose():
+    scans = [make(), make(seed=2)]
+    fits = fit_many(scans, QUICK.model_copy(update={"strength": "auto"}))
+    for scan, fit in zip(scans, fits, strict=True):
+        sinogram, variance = torch.as_tensor(scan.sinogram.copy()), torch.as_tensor(scan.variance)
+        choice = choose_tv_strength(TRANSFORM, sinogram, variance, GEOMETRY)
+        assert fit.strength == choice.recommended
+    assert fits[0].strength != fits[1].strength
 
 
 def test_the_truth_is_only_logged():

@@ -103,7 +103,13 @@ def test_the_misfit_of_the_truth_is_one(level, kind):
     scan = simulate("ellipses", GEOMETRY, noise=level, same_grid=True, seed=3)
     transform = ray_transform(GEOMETRY)
     targets = make_targets(
-        [scan], [scan.variance], [0.02], transform, strength=0.1, data_term=kind, device=torch.device("cpu")
+        [scan],
+        [scan.variance],
+        [0.02],
+        transform,
+        strengths=[0.1],
+        data_term=kind,
+        device=torch.device("cpu"),
     )
     projected = transform(torch.as_tensor(scan.ground_truth.copy()))
     value = misfit(projected, targets.sinogram[0], targets.precision[0], targets.photons[0], kind)
@@ -129,7 +135,7 @@ def test_the_poisson_misfit_needs_counts():
             [scan.variance],
             [1.0],
             ray_transform(GEOMETRY),
-            strength=0.1,
+            strengths=[0.1],
             data_term="poisson",
             device=torch.device("cpu"),
         )
@@ -148,7 +154,7 @@ def test_strength_does_not_depend_on_units(factor):
             [scan.variance],
             [scale],
             transform,
-            strength=0.3,
+            strengths=[0.3],
             data_term="gaussian",
             device=torch.device("cpu"),
         )
