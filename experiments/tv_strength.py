@@ -22,9 +22,9 @@ from benchmarks.kmnist import data_folder, kmnist_scans
 from benchmarks.object_list import CHOOSE, make_scan
 from ct_dip.classical.tv import DEFAULT_STRENGTH, TvSolver
 from ct_dip.classical.tv_strength import choose_tv_strength
-from ct_dip.config import DipConfig
 from ct_dip.data.scan import Scan
 from ct_dip.data.simulate import NoiseLevel, simulate
+from ct_dip.dip.config import DipConfig
 from ct_dip.dip.fit import fit_dip
 from ct_dip.geometry import Volume
 from ct_dip.operators import ray_transform
