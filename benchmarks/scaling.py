@@ -21,6 +21,7 @@ from ct_dip.config import RunConfig
 from ct_dip.data.scan import Scan
 from ct_dip.dip.ensemble import DipFit
 from ct_dip.dip.fit import fit_dip
+from ct_dip.dip.unet import UNet
 from ct_dip.methods import load_config
 from ct_dip.operators import ray_transform
 from ct_dip.operators.linear_map import LinearMap
@@ -71,7 +72,9 @@ def job(side: int, views: int, config: RunConfig) -> dict[str, Any]:
             fit = fit_dip(scan, config.dip, transform=transform)
         posterior = fit_posterior(fit, scan, config.inference, transform=transform, progress=meter)
     seconds = time.perf_counter() - start
-    certificate, jacobian = posterior.certificate, UNetJacobian(fit.network(), fit.network_input)
+    network = fit.network()
+    assert isinstance(network, UNet)
+    certificate, jacobian = posterior.certificate, UNetJacobian(network, fit.network_input)
     assert isinstance(certificate, CompressionCertificate)
     rank, weights = certificate.rank, len(jacobian.weights)
     maps = max(map(maps_of_a_pass, (jacobian, jacobian.in_float64())))
@@ -90,7 +93,7 @@ def job(side: int, views: int, config: RunConfig) -> dict[str, Any]:
     return {
         "side": side,
         "pixels": side**2,
-        "channels": fit.shape.channels[0],
+        "channels": network.shape.channels[0],
         "measurements": scan.sinogram.size,
         "weights": weights,
         "steps": fit.steps,

@@ -4,7 +4,7 @@ import dataclasses
 import math
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, overload
@@ -77,11 +77,15 @@ def reconstruct(
         reference: image to compare with, of a scan without a ground truth, in 1/mm, (rows, columns).
         reference_std: noise of the reference's pixels, 1/mm; see `ct_dip.data.comparison`.
         settings: ``method="tv"`` and what `ct_dip.load_config` takes, as ``strength=0.5``; and objects that
-            the method accepts, as ``fit`` of ``lin-dip``.
+            the method accepts, as ``fit`` or ``network`` of ``lin-dip``. The result's settings name such
+            objects under ``given``, and do not repeat it.
     """
     name = config.method if config is not None else settings.get("method")
     method = find_method(name if isinstance(name, str) else load_config(**settings).method)
-    given = {key: settings.pop(key) for key in list(settings) if key in method.accepts}
+    settings = {key: value for key, value in settings.items() if value is not None}
+    # Text is a setting: prior="g" chooses one that there is.
+    given = {k: v for k, v in settings.items() if k in method.accepts and not isinstance(v, str)}
+    settings = {key: value for key, value in settings.items() if key not in given}
     if config is None:
         config = load_config(**settings)
     elif settings:
@@ -99,7 +103,7 @@ def reconstruct(
     comparison = comparison_of_scan(scan, reference, reference_std)
     _check_minutes(budget_minutes, method)
     progress = progress or Progress()
-    plan = plan_run(scan, config, budget=memory.memory_budget(memory_budget))
+    plan = plan_run(scan, config, budget=memory.memory_budget(memory_budget), given=given)
     plan.require()
     warnings = implausible(scan)
     for warning in warnings:
@@ -124,9 +128,12 @@ def reconstruct(
             raise CtDipError(f"method {method.name} gave an image that is not finite; check its settings")
         told = config.model_copy(update={"threads": threads}).model_dump(mode="json")
         for section, chosen in prediction.settings.items():
-            told[section] |= chosen
-        if given:  # nobody knows what made them
-            told.pop("dip", None)
+            if chosen is None:
+                told.pop(section)
+            else:
+                told[section] |= chosen
+        if given:  # which these settings cannot repeat
+            told["given"] = {key: getattr(v, "__name__", type(v).__name__) for key, v in given.items()}
         facts = {
             "device": str(job.sinogram.device),
             "peak_memory_mb": peak.bytes / 2**20,
@@ -168,7 +175,9 @@ def _heldout(job: Job[RunConfig], memory_budget: int | str | None) -> HeldoutSco
     """How the method predicts views that it did not see: the same run again, without a fifth of them."""
     config = job.config.model_copy(update={"check": "none"})
     folder = None if job.run_folder is None or not find_method(config.method).keeps_stages else job.run_folder
-    again: dict[str, Any] = {
+    # Those that were made from all views say nothing of the views that are left out.
+    objects = {name: value for name, value in job.given.items() if name not in ("fit", "posterior")}
+    again: dict[str, Any] = objects | {
         "memory_budget": memory_budget,
         "budget_minutes": job.budget_minutes,
         "run_folder": None if folder is None else folder / "held-out views",
@@ -177,12 +186,20 @@ def _heldout(job: Job[RunConfig], memory_budget: int | str | None) -> HeldoutSco
     return score_heldout(job.scan, lambda scan: reconstruct(scan, config, **again))
 
 
-def plan_run(scan: Scan, config: RunConfig, *, budget: int, measure: bool = False) -> Plan:
+def plan_run(
+    scan: Scan,
+    config: RunConfig,
+    *,
+    budget: int,
+    measure: bool = False,
+    given: Mapping[str, Any] | None = None,
+) -> Plan:
     """The plan of a run.
 
     Args:
         budget: bytes that the run may take.
         measure: whether to try every kind of work for a moment, to say how long the run may last.
+        given: objects of Python that the method accepts, by name.
     """
     method = find_method(config.method)
     pixels, measurements = math.prod(scan.geometry.domain_shape), scan.sinogram.size
@@ -196,6 +213,7 @@ def plan_run(scan: Scan, config: RunConfig, *, budget: int, measure: bool = Fals
         held=held,
         budget=budget,
         stages=(StagePlan(name="ray transform", bytes=held),),
+        given=given or {},
     )
     plan = method.plan(scan, config, start)
     if not measure or plan.bytes > budget:

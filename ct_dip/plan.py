@@ -28,6 +28,7 @@ class Plan:
     Args:
         held: bytes that every stage holds.
         budget: bytes that the run may take.
+        given: objects of Python that the run was given; see `ct_dip.method.Job`.
         facts: what else a user wants to know, as ``network`` and ``regime``.
         advice: what to change when it does not fit.
         details: of the method, that its run follows.
@@ -39,6 +40,7 @@ class Plan:
     held: int
     budget: int
     stages: tuple[StagePlan, ...]
+    given: Mapping[str, Any] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
     advice: str = "use a smaller image or fewer views"
     details: Any = None

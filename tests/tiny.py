@@ -46,7 +46,7 @@ def dip_fit(shape=PLAIN, seed=0):
         image = SCALE * net(z)[0, 0].numpy()
     return DipFit(
         image=image,
-        shape=shape,
+        template=net,
         weights=net.state_dict(),
         network_input=z,
         scale=SCALE,

@@ -58,7 +58,9 @@ class Prediction:
         method: that made it.
         pixel_size: mm.
         scan_digest: of the scan that was reconstructed.
-        settings: everything that the method was told, resolved.
+        settings: everything that the method was told, resolved; ``given`` names objects of Python that it was
+            given, which no settings can repeat. A method says what it chose itself, by section, or ``None``
+            for a section that had no part in it.
         seconds: wall time by stage, in the order of execution.
         versions: of the libraries.
         comparison: the truth, or a reference, that the image is compared with.

@@ -1,11 +1,12 @@
 """N networks on their way to N sinograms of one geometry."""
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 
 from ct_dip.arrays import Bools, Floats
@@ -19,7 +20,7 @@ from ct_dip.dip.objective import make_targets, objective
 from ct_dip.dip.presets import unet_shape
 from ct_dip.dip.schedule import Schedule
 from ct_dip.dip.stopping import Budget, Discrepancy, RunningVariance, StoppingRule
-from ct_dip.dip.unet import UNet, UNetShape
+from ct_dip.dip.unet import UNet
 from ct_dip.errors import CtDipError, ScanError
 from ct_dip.operators.linear_map import LinearMap
 from ct_dip.quality import psnr
@@ -44,7 +45,8 @@ class DipFit:
 
     Args:
         image: ``scale · f(w̃)``, 1/mm, (rows, columns).
-        weights: w̃ by parameter name, as `UNet` names them.
+        template: the network before its fit, a `UNet` or a module of the user's own.
+        weights: w̃ by parameter name.
         network_input: (1, 1, rows, columns).
         scale: 1/mm per unit of the network's output.
         strength: of TV relative to the noise, as given or chosen.
@@ -56,7 +58,7 @@ class DipFit:
     """
 
     image: Floats
-    shape: UNetShape
+    template: nn.Module
     weights: dict[str, Tensor]
     network_input: Tensor
     scale: float
@@ -68,15 +70,21 @@ class DipFit:
     stopped_by: str
     traces: dict[str, Floats]
 
-    def network(self) -> UNet:
-        """The U-Net with the fitted weights."""
-        network = UNet(self.shape)
-        network.load_state_dict(self.weights)
+    @torch.no_grad()
+    def network(self) -> nn.Module:
+        """A new network with the fitted weights."""
+        network = copy.deepcopy(self.template)
+        for name, fitted in self.weights.items():
+            network.get_parameter(name).copy_(fitted)
         return network
 
 
 class Ensemble:
-    """N networks on their way: flat weights (N, P), an optimiser, a stopping rule."""
+    """N networks on their way: flat weights (N, P), an optimiser, a stopping rule.
+
+    Args:
+        network: in place of the U-Net; all N start from its weights. See `ct_dip.dip.own_network`.
+    """
 
     def __init__(
         self,
@@ -85,10 +93,12 @@ class Ensemble:
         seeds: Sequence[int],
         transform: LinearMap,
         device: torch.device,
+        network: nn.Module | None = None,
     ) -> None:
         self.scans, self.config, self.device = scans, config, device
-        self.shape = unet_shape(config)
-        self.skeleton = UNet(self.shape).to("meta")
+        # Of its tensors a step uses the buffers alone, which a U-Net has none of.
+        self.template = UNet(unet_shape(config)) if network is None else copy.deepcopy(network).cpu().float()
+        self.skeleton = copy.deepcopy(self.template).to("meta" if network is None else device)
         self.sizes = {name: p.shape for name, p in self.skeleton.named_parameters()}
         sinograms = [torch.as_tensor(scan.sinogram.copy(), device=device) for scan in scans]
         _refuse_constant(sinograms)
@@ -119,9 +129,11 @@ class Ensemble:
             scans, sinograms, quick, self.scales, seeds, strict=True
         ):
             generator = torch.Generator().manual_seed(seed)
-            network = UNet(self.shape)
-            network.initialise(generator, float((image / scale).mean().clamp(0.02, 0.9)))
-            weights.append(torch.cat([p.detach().flatten() for p in network.parameters()]))
+            member = copy.deepcopy(self.template)
+            if network is None:
+                assert isinstance(member, UNet)
+                member.initialise(generator, float((image / scale).mean().clamp(0.02, 0.9)))
+            weights.append(torch.cat([p.detach().flatten() for p in member.parameters()]))
             if config.input == "tv":
                 inputs.append(image / scale)
             elif config.input == "fbp":
@@ -319,7 +331,7 @@ class Ensemble:
             results.append(
                 DipFit(
                     image=(scale * image).cpu().numpy(),
-                    shape=self.shape,
+                    template=self.template,
                     weights={name: w.clone().cpu() for name, w in self._unflatten(self.kept[i]).items()},
                     network_input=self.inputs[i][None, None].cpu(),
                     scale=scale,

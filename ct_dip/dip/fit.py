@@ -1,4 +1,4 @@
-"""Fit U-Nets to sinograms: one, or many of the same geometry at once."""
+"""Fit networks to sinograms: one, or many of the same geometry at once."""
 
 import json
 import math
@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ct_dip import memory
 from ct_dip.checkpoint import BITS, load_checkpoint, save_checkpoint, take
 from ct_dip.data.scan import Scan
 from ct_dip.dip.config import DipConfig
 from ct_dip.dip.ensemble import DipFit, Ensemble
+from ct_dip.dip.own_network import check_network, network_digest, refuse_unet_settings
 from ct_dip.dip.presets import resolve, unet_shape
 from ct_dip.dip.unet import UNet
 from ct_dip.errors import InputError
@@ -34,6 +35,7 @@ def fit_dip(
     scan: Scan,
     config: DipConfig | None = None,
     *,
+    network: nn.Module | None = None,
     seed: int = 0,
     transform: LinearMap | None = None,
     progress: Progress | None = None,
@@ -44,7 +46,9 @@ def fit_dip(
     """Fit a deep image prior to one scan.
 
     Args:
-        seed: of the initial weights, of a noise input, and of the jitter.
+        network: in place of the U-Net, (1, 1, rows, columns) → the same, with values of order 1. A copy is
+            fitted, from its weights on; see `ct_dip.dip.own_network`.
+        seed: of a U-Net's initial weights, of a noise input, and of the jitter.
         transform: the scan's ray transform, if it is at hand.
         run_folder: where checkpoints go. The same call goes on from there after an interruption, on the CPU
             to the same bits.
@@ -54,6 +58,7 @@ def fit_dip(
     return fit_many(
         [scan],
         config,
+        network=network,
         seeds=[seed],
         transform=transform,
         progress=progress,
@@ -67,6 +72,7 @@ def fit_many(
     scans: Sequence[Scan],
     config: DipConfig | None = None,
     *,
+    network: nn.Module | None = None,
     seeds: Sequence[int] | None = None,
     transform: LinearMap | None = None,
     progress: Progress | None = None,
@@ -78,6 +84,9 @@ def fit_many(
 
     The networks do not influence each other; each stops by its own data. Small images are limited by the
     overhead of every operation, which is paid once for all of them.
+
+    Args:
+        network: see `fit_dip`; all fits start from its weights.
     """
     if not scans:
         raise InputError("no scans were given")
@@ -88,10 +97,13 @@ def fit_many(
     seeds = list(range(len(scans))) if seeds is None else list(seeds)
     if len(seeds) != len(scans):
         raise InputError(f"{len(seeds)} seeds were given for {len(scans)} scans")
+    if network is not None:
+        check_network(network, geometry.domain_shape)
+        refuse_unet_settings(settings, geometry.domain_shape)
     if transform is None:
         transform = ray_transform(geometry, device=device)
-    ensemble = Ensemble(scans, settings, seeds, transform, torch.device(device))
-    digest = _digest(scans, settings, seeds, transform_digest(transform, device), ensemble.device)
+    ensemble = Ensemble(scans, settings, seeds, transform, torch.device(device), network)
+    digest = _digest(scans, settings, seeds, transform_digest(transform, device), ensemble.device, network)
     path = None if run_folder is None else Path(run_folder) / CHECKPOINT
     progress = progress or Progress()
     if path is not None:
@@ -134,23 +146,34 @@ def _restore(ensemble: Ensemble, state: dict[str, Tensor], path: Path) -> None:
         raise InputError(f"checkpoint {path} is damaged ({error}); remove it to start again") from error
 
 
-def fit_bytes(config: DipConfig, shape: tuple[int, int], members: int = 1) -> int:
+def fit_bytes(
+    config: DipConfig, shape: tuple[int, int], members: int = 1, network: nn.Module | None = None
+) -> int:
     """Memory of a fit: features with their gradients, and seven copies of the weights.
 
     A scale of c channels keeps about sixteen maps of c channels at its resolution for the backward pass
     and during it: in- and outputs of four convolutions, activations, the interpolated map, gradients. They
     come and go in many sizes, so that the heap takes about three times that: a process grew by 96, 150 and
-    500 MiB at 64², 128² and 256², where this says 99, 195 and 577.
+    500 MiB at 64², 128² and 256², where this says 99, 195 and 577. Of another network the outputs of its
+    layers are counted, about half of those maps.
     """
-    network = unet_shape(resolve(config, shape))
-    pixels = math.prod(shape)
-    features = sum(3 * 16 * c * pixels / 4**scale for scale, c in enumerate(network.channels))
-    weights = sum(p.numel() for p in UNet(network).to("meta").parameters())
+    if network is None:
+        network = UNet(unet_shape(resolve(config, shape)))
+        pixels = math.prod(shape)
+        features = sum(3 * 16 * c * pixels / 4**scale for scale, c in enumerate(network.shape.channels))
+    else:
+        features = 6 * check_network(network, shape).all
+    weights = sum(p.numel() for p in network.parameters())
     return int(4 * members * (features + 7 * weights)) + _FIXED_BYTES
 
 
 def _digest(
-    scans: Sequence[Scan], config: DipConfig, seeds: Sequence[int], transform: str, device: torch.device
+    scans: Sequence[Scan],
+    config: DipConfig,
+    seeds: Sequence[int],
+    transform: str,
+    device: torch.device,
+    network: nn.Module | None = None,
 ) -> str:
     """Everything that the bits of a fit depend on, as a JSON object."""
     parts = {
@@ -162,4 +185,6 @@ def _digest(
         "threads": torch.get_num_threads(),
         "device": str(device),
     }
+    if network is not None:
+        parts["network"] = network_digest(network)
     return json.dumps(parts, sort_keys=True)

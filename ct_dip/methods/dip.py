@@ -1,6 +1,7 @@
 """The deep image prior: a network fitted to one sinogram."""
 
-from typing import Any, ClassVar, Self
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self, cast
 
 import torch
 
@@ -11,6 +12,7 @@ from ct_dip.dip.budget import budget_warning
 from ct_dip.dip.config import DipConfig
 from ct_dip.dip.ensemble import DipFit, Ensemble
 from ct_dip.dip.fit import fit_bytes, fit_dip
+from ct_dip.dip.own_network import UNET_SETTINGS, network_name, refuse_unet_settings
 from ct_dip.dip.presets import resolve, unet_shape
 from ct_dip.dip.unet import UNet
 from ct_dip.errors import InputError
@@ -45,7 +47,10 @@ class Dip(Method[DipRun]):
     summary = "A network fitted to this scan alone, stopped at the noise level."
     reference = "Ulyanov et al. 2018; with TV for tomography as Baguer et al. 2020"
     config = DipRun
-    accepts: ClassVar[dict[str, str]] = {"fit": "what ct_dip.fit_dip returned for the scan"}
+    accepts: ClassVar[dict[str, str]] = {
+        "fit": "what ct_dip.fit_dip returned for the scan",
+        "network": "a torch.nn.Module in place of the U-Net, (1, 1, rows, columns) to the same, of order 1",
+    }
     keeps_stages = True
 
     def plan(self, scan: Scan, config: DipRun, start: Plan) -> Plan:
@@ -54,7 +59,7 @@ class Dip(Method[DipRun]):
 
     def seconds(self, scan: Scan, config: DipRun, plan: Plan, transform: RayTransform) -> dict[str, float]:
         """From a few steps of the fit."""
-        return {STAGE: fit_seconds(trial_ensemble(scan, config, transform), config)}
+        return {STAGE: fit_seconds(trial_ensemble(scan, config, plan, transform), config)}
 
     def run(self, job: Job[DipRun]) -> Prediction:
         """Fit the network."""
@@ -63,26 +68,53 @@ class Dip(Method[DipRun]):
             mean=fit.image,
             diagnostics=diagnostics,
             traces=fit.traces,
-            settings={"dip": {"strength": fit.strength}},
+            settings=used_settings(job.given, fit),
         )
 
 
 def plan_fit(scan: Scan, config: DipRun, start: Plan) -> Plan:
-    """Add the fit of the network to a plan."""
-    dip = resolve(config.dip, scan.geometry.domain_shape)
-    shape = unet_shape(dip)
-    weights = sum(p.numel() for p in UNet(shape).to("meta").parameters())
-    norm = f"{shape.norm_groups} norm groups" if shape.norm_groups else "no norm"
-    channels = "-".join(str(c) for c in shape.channels)
-    plan = start.with_facts(network=f"U-Net, channels {channels}, {norm}, {weights} weights", weights=weights)
-    return plan.with_stage(STAGE, fit_bytes(dip, scan.geometry.domain_shape), passes=3 * dip.max_steps)
+    """Add the fit of the network to a plan.
+
+    Raises:
+        InputError: the network is one of the user's own that cannot be fitted.
+    """
+    dip, own = resolve(config.dip, scan.geometry.domain_shape), start.given.get("network")
+    if own is not None:
+        if "fit" in start.given:
+            raise InputError("network has no effect beside a fit, which has its own; drop one of them")
+        refuse_unet_settings(dip, scan.geometry.domain_shape)
+    needed = fit_bytes(dip, scan.geometry.domain_shape, network=own)
+    network = template(scan, config, start.given)
+    weights = sum(p.numel() for p in network.parameters())
+    name = f"{network_name(network)} (own)"
+    if isinstance(network, UNet):
+        norm = f"{network.shape.norm_groups} norm groups" if network.shape.norm_groups else "no norm"
+        name = f"U-Net, channels {'-'.join(str(c) for c in network.shape.channels)}, {norm}"
+    plan = start.with_facts(network=f"{name}, {weights} weights", weights=weights)
+    return plan.with_stage(STAGE, needed, passes=3 * dip.max_steps)
 
 
-def trial_ensemble(scan: Scan, config: DipRun, transform: RayTransform) -> Ensemble:
+def template(scan: Scan, config: DipRun, given: Mapping[str, Any]) -> torch.nn.Module:
+    """The network that a run fits, or that the fit that it was given has."""
+    if "fit" in given:
+        return cast(DipFit, given["fit"]).template
+    own: torch.nn.Module | None = given.get("network")
+    return UNet(unet_shape(resolve(config.dip, scan.geometry.domain_shape))) if own is None else own
+
+
+def used_settings(given: Mapping[str, Any], fit: DipFit) -> dict[str, Any]:
+    """What a result says of section ``dip``: nothing of a fit that was given, or of a U-Net not used."""
+    if given.keys() & {"fit", "posterior"}:
+        return {"dip": None}
+    replaced = dict.fromkeys(UNET_SETTINGS) if "network" in given else {}
+    return {"dip": {"strength": fit.strength, **replaced}}
+
+
+def trial_ensemble(scan: Scan, config: DipRun, plan: Plan, transform: RayTransform) -> Ensemble:
     """A fit that never ends, to measure the time of its steps."""
     dip = resolve(config.dip, scan.geometry.domain_shape)
     endless = dip.model_copy(update={"stopping": "budget", "max_steps": 10**9})
-    return Ensemble([scan], endless, [0], transform, torch.device("cpu"))
+    return Ensemble([scan], endless, [0], transform, torch.device("cpu"), plan.given.get("network"))
 
 
 def fit_seconds(trial: Ensemble, config: DipRun) -> float:
@@ -99,6 +131,7 @@ def fit_network(job: Job[Any], transform: RayTransform) -> tuple[DipFit, dict[st
         fit = fit_dip(
             job.scan,
             job.config.dip,
+            network=job.given.get("network"),
             seed=job.config.seed,
             transform=transform,
             progress=job.progress,

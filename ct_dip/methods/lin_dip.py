@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -13,21 +14,33 @@ from ct_dip.config import Preset
 from ct_dip.data.prediction import Patch, Prediction
 from ct_dip.data.scan import Scan
 from ct_dip.devices import free_memory, pick_device
-from ct_dip.dip.presets import resolve, unet_shape
 from ct_dip.errors import InputError, MissingPartError
 from ct_dip.evidence.fit import EvidenceFit
 from ct_dip.method import Job, Method
-from ct_dip.methods.dip import STAGE, Dip, DipRun, fit_network, fit_seconds, plan_fit, trial_ensemble
+from ct_dip.methods.dip import (
+    STAGE,
+    Dip,
+    DipRun,
+    fit_network,
+    fit_seconds,
+    plan_fit,
+    template,
+    trial_ensemble,
+    used_settings,
+)
 from ct_dip.operators import ray_transform
 from ct_dip.operators.linear_map import LinearMap
 from ct_dip.operators.ray import RayTransform
 from ct_dip.plan import Plan, time_of
 from ct_dip.posterior.config import InferenceConfig
 from ct_dip.posterior.fit import fit_posterior
+from ct_dip.posterior.own_objects import with_own_objects
 from ct_dip.posterior.posterior import Posterior
 from ct_dip.posterior.regimes import plan_regime
+from ct_dip.priors.complement import Complement
 from ct_dip.priors.weights import WeightPrior
 from ct_dip.progress import Progress
+from ct_dip.tangent.footprint import footprint
 from ct_dip.tangent.jacobian import Jacobian
 from ct_dip.tangent.linearise import linearise
 from ct_dip.tangent.taps import tap_pairs
@@ -109,7 +122,9 @@ class LinDip(Method[LinDipRun]):
     gives = ("image", "error bars", "samples")
     config = LinDipRun
     accepts: ClassVar[dict[str, str]] = Dip.accepts | {
-        "posterior": "what ct_dip.fit_posterior returned for the scan"
+        "posterior": "what ct_dip.fit_posterior returned for the scan",
+        "prior": "a WeightPrior of the network's weights, or a function that makes one of its Jacobian",
+        "complement": "a Complement, or a function that makes one of the Jacobian and the whitened transform",
     }
     keeps_stages = True
     limits_time = True
@@ -118,9 +133,11 @@ class LinDip(Method[LinDipRun]):
         """Add the fit of the network, and the stages of the regime that fits the budget."""
         plan = plan_fit(scan, config, start)
         fit_fits = plan.bytes <= plan.budget
-        shape = unet_shape(resolve(config.dip, scan.geometry.domain_shape))
+        _check_given(start.given)
+        network = footprint(template(scan, config, start.given), scan.geometry.domain_shape)
         memory = free_memory(pick_device(config.device))
-        inference = plan_regime(shape, scan, config.inference, plan.budget - plan.held, memory)
+        settings = with_own_objects(config.inference, start.given.get("prior"), start.given.get("complement"))
+        inference = plan_regime(network, scan, settings, plan.budget - plan.held, memory)
         for name, size in inference.bytes.items():
             plan = plan.with_stage(name, size, passes=inference.passes.get(name, 0))
         if inference.regime == "exact":
@@ -135,11 +152,9 @@ class LinDip(Method[LinDipRun]):
 
     def seconds(self, scan: Scan, config: LinDipRun, plan: Plan, transform: RayTransform) -> dict[str, float]:
         """From steps of the fit, one chunk of passes, one symmetric product and one factorisation."""
-        trial = trial_ensemble(scan, config, transform)
+        trial = trial_ensemble(scan, config, plan, transform)
         steps = fit_seconds(trial, config)
-        network = trial.skeleton.to_empty(device="cpu")
-        network.initialise(torch.Generator().manual_seed(0), 0.5)
-        jacobian = linearise(network, trial.inputs[:1, None])
+        jacobian = linearise(trial.template, trial.inputs[:1, None])
         return _inference_seconds(plan, config, jacobian, transform) | {STAGE: steps}
 
     def run(self, job: Job[LinDipRun]) -> LinDipPrediction:
@@ -153,6 +168,8 @@ class LinDip(Method[LinDipRun]):
             fit,
             job.scan,
             job.config.inference,
+            prior=job.given.get("prior"),
+            complement=job.given.get("complement"),
             transform=_inference_transform(job, transform),
             progress=job.progress,
             plan=job.plan.details,
@@ -162,6 +179,19 @@ class LinDip(Method[LinDipRun]):
             device=job.sinogram.device,
         )
         return _prediction(posterior, job, diagnostics)
+
+
+def _check_given(given: Mapping[str, Any]) -> None:
+    """Refuse objects that are not what they must be, or that others leave no part in it."""
+    replaced = sorted(given.keys() - {"posterior"})
+    if "posterior" in given and replaced:
+        raise InputError(f"{', '.join(replaced)} has no effect beside a posterior; drop one of them")
+    for name, kind in {"prior": WeightPrior, "complement": Complement}.items():
+        value = given.get(name)
+        if value is not None and not isinstance(value, kind) and not callable(value):
+            raise InputError(
+                f"{name} must be a {kind.__name__} or a function that makes one, not {type(value).__name__}"
+            )
 
 
 def _inference_transform(job: Job[LinDipRun], transform: RayTransform) -> RayTransform:
@@ -216,6 +246,9 @@ def _prediction(posterior: Posterior, job: Job[LinDipRun], diagnostics: dict[str
             samples = posterior.sample(count, seed=job.config.seed)
             diagnostics["sampling_jitter"] = posterior.sampling_jitter
     chosen = {"regime": posterior.regime, "samples": count, "image": posterior.shown}
+    own = dict.fromkeys(job.given.keys() & {"prior", "complement"})
+    if own:
+        chosen |= own | posterior.problem.config.model_dump(include={"objective", "hyperprior"})
     return LinDipPrediction(
         mean=posterior.mean,
         std=posterior.std,
@@ -226,7 +259,7 @@ def _prediction(posterior: Posterior, job: Job[LinDipRun], diagnostics: dict[str
         patches=tuple(posterior.covariance(settings.patch)) if settings.patch else (),
         diagnostics=diagnostics,
         traces=posterior.problem.fit.traces | {"evidence": fit.trace},
-        settings={"dip": {"strength": posterior.problem.fit.strength}, "inference": chosen},
+        settings=used_settings(job.given, posterior.problem.fit) | {"inference": chosen},
         posterior=posterior,
     )
 
@@ -238,7 +271,7 @@ def _images(posterior: Posterior, job: Job[LinDipRun]) -> dict[str, Floats]:
         "dip": posterior.dip,
         "linear": posterior.linear,
     }
-    if job.config.dip.input == "tv" and not job.given:
+    if job.config.dip.input == "tv" and not job.given.keys() & {"fit", "posterior"}:
         images["tv"] = posterior.scale * posterior.problem.fit.network_input[0, 0].numpy()
     return images
 

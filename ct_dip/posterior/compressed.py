@@ -124,8 +124,11 @@ def feature_signals(problem: Problem, compression: Compression, before: Tensor |
     """
     if isinstance(problem.prior, BlockPrior):
         return row_statistics(compression.features.columns, problem.jacobian)
-    base = problem.prior.covariance(torch.zeros(1, dtype=torch.float64))
-    return signal_gram(compression.features, base, None if before is None else before[0])[None]
+    grams = [
+        signal_gram(compression.features, term, None if before is None else before[i])
+        for i, term in enumerate(problem.prior.terms())
+    ]
+    return torch.stack(grams)
 
 
 def signal_gram(

@@ -237,7 +237,8 @@ def _fit(
         _, _, noise = fit.model.split(fit.evidence.theta)
         penalty = 0.0
         if problem.config.hyperprior != "none":
-            penalty = 0.5 * ((log_ratio + float(noise)) / deviation) ** 2
+            factor = log_ratio if complement.in_units_of_noise else log_ratio + float(noise)
+            penalty = 0.5 * (factor / deviation) ** 2
         return penalty - fit.evidence.objective
 
     best = minimize_scalar(

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ct_dip.checkpoint import stage_result, take
 from ct_dip.data.scan import Scan
-from ct_dip.dip.unet import UNet, UNetShape, WeightBlock
+from ct_dip.dip.unet import WeightBlock
 from ct_dip.evidence.marginal import CovarianceSum, packed_bytes
 from ct_dip.evidence.model import EMPTY_SUBSPACE, NoiseOnlySubspace
 from ct_dip.posterior.choose_prior import block_prior, one_variance, weight_prior
@@ -18,8 +18,10 @@ from ct_dip.posterior.config import InferenceConfig
 from ct_dip.posterior.exact import LinearModel
 from ct_dip.posterior.problem import Problem
 from ct_dip.priors.complement import Complement
+from ct_dip.priors.weights import BlockPrior
 from ct_dip.progress import Progress
-from ct_dip.tangent.grams import prior_gram, scaled_gram, streaming_bytes
+from ct_dip.tangent.footprint import Footprint
+from ct_dip.tangent.grams import covariance_gram, prior_gram, scaled_gram, streaming_bytes
 from ct_dip.tangent.jacobian import Jacobian
 from ct_dip.tangent.statistics import count_terms, difference_variances, feature_statistics
 
@@ -76,23 +78,20 @@ def _many_measurements(pixels: int, measurements: int) -> bool:
     return measurements > 1.2 * pixels
 
 
-def inference_bytes(shape: UNetShape, scan: Scan, config: InferenceConfig) -> dict[str, int]:
+def inference_bytes(network: Footprint, scan: Scan, config: InferenceConfig) -> dict[str, int]:
     """Memory that every stage of exact inference holds."""
-    network = UNet(shape).to("meta")
-    blocks = network.weight_blocks()
-    sizes = {name: p.numel() for name, p in network.named_parameters()}
-    weights = [sum(sizes[name] for name in block.parameters) for block in blocks]
     pixels, measurements = math.prod(scan.geometry.domain_shape), scan.sinogram.size
-    terms = 1 if one_variance(config) else count_terms(blocks)
+    terms = 1 if one_variance(config) else count_terms(network.blocks)
+    fixed = max(_FIXED, network.jacobian_bytes)
     grams = 4 * terms * pixels**2
     rotation = 0
     if _many_measurements(pixels, measurements):
         rotation, measurements = 24 * pixels * measurements, pixels
     packed = rotation + packed_bytes(measurements, terms + 2)
     return {
-        "feature statistics": _FIXED + grams + 8 * pixels**2 + streaming_bytes(weights, pixels),
-        "evidence": _FIXED + grams + packed + 16 * pixels * measurements,
-        "posterior": _FIXED
+        "feature statistics": fixed + grams + 8 * pixels**2 + streaming_bytes(network.block_weights, pixels),
+        "evidence": fixed + grams + packed + 16 * pixels * measurements,
+        "posterior": fixed
         + grams
         + packed
         + 8 * (5 * pixels**2 + 4 * measurements * pixels + 3 * measurements**2),
@@ -115,6 +114,9 @@ def _features(problem: Problem, progress: Progress) -> dict[str, Tensor]:
         return {"grams": gram[None], "scales": scales}
     if config.prior == "isotropic":
         return {"grams": prior_gram(jacobian, _independent_taps, progress=progress)[None]}
+    if not isinstance(problem.prior, BlockPrior) and not one_variance(config):  # of the user's own
+        terms = [covariance_gram(jacobian, term, progress=progress) for term in problem.prior.terms()]
+        return {"grams": torch.stack(terms)}
     prior = block_prior(jacobian)  # before the work: it refuses weights that it cannot start from
     if not one_variance(config):
         return {"grams": feature_statistics(jacobian, progress=progress).grams}

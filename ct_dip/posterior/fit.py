@@ -15,6 +15,7 @@ from ct_dip.data.scan import Scan
 from ct_dip.devices import free_memory
 from ct_dip.dip.ensemble import DipFit
 from ct_dip.dip.presets import MEDIUM
+from ct_dip.dip.unet import UNet
 from ct_dip.errors import InputError
 from ct_dip.evidence.fit import EvidenceFit
 from ct_dip.operators import ray_transform
@@ -23,11 +24,12 @@ from ct_dip.posterior.choose_prior import block_prior
 from ct_dip.posterior.config import InferenceConfig
 from ct_dip.posterior.infer import infer_compressed, infer_exact, infer_iterative
 from ct_dip.posterior.inferred import Inferred
+from ct_dip.posterior.own_objects import OwnComplement, OwnPrior, with_own_objects
 from ct_dip.posterior.posterior import Posterior
 from ct_dip.posterior.problem import Problem, linear_problem
 from ct_dip.posterior.regimes import RegimePlan, default_compression, plan_regime
 from ct_dip.progress import Progress
-from ct_dip.tangent.jacobian import Jacobian
+from ct_dip.tangent.footprint import footprint
 from ct_dip.tangent.linearise import linearise
 
 
@@ -36,6 +38,8 @@ def fit_posterior(
     scan: Scan,
     config: InferenceConfig | None = None,
     *,
+    prior: OwnPrior | None = None,
+    complement: OwnComplement | None = None,
     transform: LinearMap | None = None,
     progress: Progress | None = None,
     memory_budget: int | str | None = None,
@@ -50,6 +54,10 @@ def fit_posterior(
     Args:
         fit: what `ct_dip.fit_dip` returned for the scan.
         config: prior, objective, complement, regime, …
+        prior: of the user's own in place of the configuration's: a `WeightPrior`, or what makes one of the
+            `Jacobian`; see `ct_dip.posterior.own_objects`.
+        complement: in the same way a `Complement`, or what makes one of the `Jacobian` and the whitened ray
+            transform.
         transform: the scan's ray transform on the device, if it is at hand.
         plan: of the inference, where the caller made one already; else it is made within ``memory_budget``.
         budget_minutes: after which no more samples are drawn; a compression grows for half of it at most.
@@ -63,11 +71,13 @@ def fit_posterior(
         InputError: before any work, if the regime cannot do what the configuration asks for.
         MemoryBudgetError: before any work, if it would not fit.
     """
-    config, progress = (config or InferenceConfig()).resolved(), progress or Progress()
+    config = with_own_objects(config or InferenceConfig(), prior, complement)
+    progress = progress or Progress()
     validate_time_budget(budget_minutes)
     if plan is None:
         budget = memory.memory_budget(memory_budget)
-        plan = plan_regime(fit.shape, scan, config, budget, free_memory(torch.device(device)))
+        needs = footprint(fit.template, scan.geometry.domain_shape)
+        plan = plan_regime(needs, scan, config, budget, free_memory(torch.device(device)))
         memory.require(
             max(plan.bytes.values()),
             budget,
@@ -88,12 +98,16 @@ def fit_posterior(
     if transform is None:
         transform = ray_transform(scan.geometry, device=device)
     with progress.stage("linearisation"):
-        jacobian = linearise(fit.network().to(device), fit.network_input.to(device))
+        network, network_input = fit.network(), fit.network_input
+        # Signals are a million times the noise: in float32 residuals of solves may end at a hundredth. The
+        # fast products of a U-Net alone keep their slopes at kinks when they change to float64.
+        if plan.regime != "exact" and type(network) is not UNet:
+            network, network_input = network.double(), network_input.double()
+        jacobian = linearise(network.to(device), network_input.to(device))
         if plan.regime == "iterative":
-            # Signals are a million times the noise: in float32 residuals of solves may end at a hundredth.
             jacobian = jacobian.in_float64()
-    folder = None if run_folder is None else Path(run_folder)
-    problem = linear_problem(fit, scan, jacobian, config, transform, seed)
+    folder = None if run_folder is None or prior is not None else Path(run_folder)
+    problem = linear_problem(fit, scan, jacobian, config, transform, seed, prior=prior, complement=complement)
     common: dict[str, Any] = {"seed": seed, "folder": folder, "progress": progress}
     if plan.regime == "exact":
         inferred = infer_exact(problem, **common)
@@ -148,7 +162,7 @@ def _posterior(
         deviations=inferred.deviations,
         sinogram=_check_sinogram(scan, transform, mean, stated, inferred.sinogram_variance, inferred.noise),
         evidence=inferred.evidence,
-        hyperparameters=_hyperparameters(inferred.evidence, problem.jacobian) | inferred.extra,
+        hyperparameters=_hyperparameters(inferred.evidence, problem) | inferred.extra,
         noise_std=inferred.noise**0.5 * typical,
         stated_noise_std=typical,
         effective_dimension=inferred.effective_dimension,
@@ -180,11 +194,11 @@ def _check_sinogram(
     )
 
 
-def _hyperparameters(evidence: EvidenceFit, jacobian: Jacobian) -> dict[str, float]:
+def _hyperparameters(evidence: EvidenceFit, problem: Problem) -> dict[str, float]:
     """By name; with objective ``scale`` also the block parameters that it scaled."""
     values = dict(zip(evidence.names, evidence.theta.tolist(), strict=True))
-    if "log_scale" in values:
-        prior = block_prior(jacobian)
+    if problem.config.objective == "scale" and "log_scale" in values:
+        prior = block_prior(problem.jacobian)
         for name, value in zip(prior.names, prior.start.tolist(), strict=True):
             values[name] = value + (values["log_scale"] if name.startswith("log_variance") else 0.0)
     return values

@@ -99,10 +99,14 @@ def _evidence_digest(problem: Problem, seed: int) -> str:
     """Identify everything that the hyperparameters depend on."""
     settings = problem.config.model_dump_json(include=_SEARCHED)
     identity = f"{features_digest(problem)} {problem.fit.tv_weight!r} {settings} {seed}"
-    if problem.complement is not None:
-        variance = problem.complement.variance.cpu().numpy().tobytes()
-        identity += f" {problem.complement[1:]} {hashlib.sha256(variance).hexdigest()}"
-    return identity
+    return identity + _complement_digest(problem)
+
+
+def _complement_digest(problem: Problem) -> str:
+    if problem.complement is None:
+        return ""
+    variance = problem.complement.variance.cpu().numpy().tobytes()
+    return f" {problem.complement[1:]} {hashlib.sha256(variance).hexdigest()}"
 
 
 def infer_compressed(
@@ -177,7 +181,7 @@ def infer_compressed(
     )
     extra = {}
     if problem.complement is not None and problem.complement.deviation is not None:
-        extra["log_complement"] = math.log(ratio * noise)
+        extra["log_complement"] = math.log(ratio * (1 if problem.complement.in_units_of_noise else noise))
     return Inferred(
         evidence=evidence,
         noise=noise,
@@ -297,7 +301,7 @@ def _sampling(problem: Problem, deviations: SampledDeviations) -> dict[str, Any]
 def _digest(problem: Problem, tempered: WeightConditional) -> str:
     """Identify everything that samples depend on but their seed."""
     identity = f"{problem_digest(problem)} {problem.config} {tempered.noise} {type(tempered).__name__}"
-    digest = hashlib.sha256(identity.encode())
+    digest = hashlib.sha256((identity + _complement_digest(problem)).encode())
     for _, tensor in tempered.covariance.factors:
         digest.update(tensor.detach().cpu().numpy().tobytes())
     if isinstance(tempered, Compressed):

@@ -17,6 +17,8 @@ from torch import Tensor
 
 from ct_dip.data.scan import Scan
 from ct_dip.dip.ensemble import DipFit
+from ct_dip.dip.own_network import network_digest
+from ct_dip.dip.unet import UNet
 from ct_dip.evidence.marginal import CovarianceSum
 from ct_dip.evidence.model import EMPTY_SUBSPACE, EvidenceModel, NoiseOnlySubspace
 from ct_dip.operators.basic_maps import Diagonal
@@ -27,6 +29,13 @@ from ct_dip.operators.sparse import SparseRayTransform
 from ct_dip.operators.whitened import Whitened
 from ct_dip.posterior.choose_prior import tv_predcp, weak_hyperprior, weight_prior
 from ct_dip.posterior.config import InferenceConfig
+from ct_dip.posterior.own_objects import (
+    OwnComplement,
+    OwnPrior,
+    own_complement,
+    own_prior,
+    with_own_objects,
+)
 from ct_dip.priors.complement import Complement, published_floor, slope_complement, white_complement
 from ct_dip.priors.covariance import WeightCovariance
 from ct_dip.priors.predcp import TvPredCp
@@ -151,14 +160,23 @@ class Problem:
 
 
 def linear_problem(
-    fit: DipFit, scan: Scan, jacobian: Jacobian, config: InferenceConfig, transform: LinearMap, seed: int = 0
+    fit: DipFit,
+    scan: Scan,
+    jacobian: Jacobian,
+    config: InferenceConfig,
+    transform: LinearMap,
+    seed: int = 0,
+    *,
+    prior: OwnPrior | None = None,
+    complement: OwnComplement | None = None,
 ) -> Problem:
     """The problem of a scan.
 
     Args:
         seed: of the probes of the g-prior's scales.
+        prior: in place of the configuration's, and so for ``complement``; see `ct_dip.posterior.own_objects`.
     """
-    config = config.resolved()
+    config = with_own_objects(config, prior, complement)
     variance, _ = scan.variance_or_estimate()
     inverse = torch.as_tensor(fit.scale / np.sqrt(variance)).to(jacobian.weights.device)
     whitened = Whitened(transform, inverse)
@@ -166,15 +184,23 @@ def linear_problem(
     linear = jacobian(jacobian.weights).double()  # J w̃
     mean = image - linear if config.prior_mean == "tangent" else torch.zeros_like(image)
     sinogram = torch.as_tensor(scan.sinogram / np.sqrt(variance)).double().flatten().to(image.device)
-    scales = _measured_scales(jacobian, whitened, seed) if config.prior == "g" else None
+    if prior is None:
+        scales = _measured_scales(jacobian, whitened, seed) if config.prior == "g" else None
+        chosen_prior = weight_prior(config, jacobian, scales)
+    else:
+        chosen_prior = own_prior(prior, jacobian, config)
+    if complement is None:
+        chosen_complement = _complement(config, jacobian, whitened)
+    else:
+        chosen_complement = own_complement(complement, jacobian, whitened, config)
     return Problem(
         identity=f"{scan.digest} {transform_digest(transform, image.device)} {fit_digest(fit)}",
         fit=fit,
         config=config,
         jacobian=jacobian,
         whitened=whitened,
-        prior=weight_prior(config, jacobian, scales),
-        complement=_complement(config, jacobian, whitened),
+        prior=chosen_prior,
+        complement=chosen_complement,
         prior_mean=mean.flatten(),
         residual=sinogram - whitened(mean),
         residual_at_fit=sinogram - whitened(mean + linear),
@@ -192,7 +218,11 @@ def problem_digest(problem: Problem) -> str:
 
 def fit_digest(fit: DipFit) -> str:
     """Return a digest of the network, its weights and its input."""
-    digest = hashlib.sha256(f"{fit.shape} {fit.scale}".encode())
+    unet = type(fit.template) is UNet
+    network = fit.template.shape if unet else network_digest(fit.template)
+    digest = hashlib.sha256(f"{network} {fit.scale}".encode())
+    if not unet:  # of whose code nothing else is known
+        digest.update(fit.image.tobytes())
     for tensor in (*fit.weights.values(), fit.network_input):
         digest.update(tensor.cpu().numpy().tobytes())
     return digest.hexdigest()

@@ -5,14 +5,13 @@ import math
 from typing import NamedTuple
 
 from ct_dip.data.scan import Scan
-from ct_dip.dip.unet import UNet, UNetShape
 from ct_dip.posterior.config import InferenceConfig
 from ct_dip.posterior.exact_model import inference_bytes
 from ct_dip.posterior.infer import has_closed_deviations
 from ct_dip.posterior.measurement_noise import CHUNK, DENSE
 from ct_dip.posterior.row_blocks import BLOCK
 from ct_dip.solvers.lanczos import KRYLOV_BYTES
-from ct_dip.tangent.unet.jacobian import jacobian_bytes
+from ct_dip.tangent.footprint import Footprint
 
 _LEAST_RANK = 64  # that is of any use
 _MOST_RANK = 4000
@@ -39,7 +38,7 @@ class RegimePlan(NamedTuple):
 
 
 def plan_regime(
-    shape: UNetShape,
+    network: Footprint,
     scan: Scan,
     config: InferenceConfig,
     budget: int,
@@ -50,13 +49,14 @@ def plan_regime(
     Whether even that fits is for the caller to see.
 
     Args:
+        network: see `ct_dip.tangent.footprint.footprint`.
         budget: bytes that inference may take; a compression may grow as far as they allow.
         device_memory: bytes that are free on a device with a memory of its own.
 
     Raises:
         InputError: the regime cannot do what the configuration asks for.
     """
-    plan = _pick_regime(shape, scan, config, budget)
+    plan = _pick_regime(network, scan, config, budget)
     if device_memory is not None and plan.regime == "compressed":
         plan = plan._replace(features_on_host=max(plan.bytes.values()) > device_memory)
     config.resolved().model_copy(update={"regime": plan.regime}).checked_regime()
@@ -84,30 +84,30 @@ def _makes_up(config: InferenceConfig) -> bool:
     return _one_term(config) and config.resolved().objective != "fit"
 
 
-def _pick_regime(shape: UNetShape, scan: Scan, config: InferenceConfig, budget: int) -> RegimePlan:
-    exact = _plan_exact(shape, scan, config)
+def _pick_regime(network: Footprint, scan: Scan, config: InferenceConfig, budget: int) -> RegimePlan:
+    exact = _plan_exact(network, scan, config)
     if config.regime == "exact":
         return exact
     if config.regime == "iterative":
-        return _plan_iterative(shape, scan, config)
-    compressed = _plan_compressed(shape, scan, config, budget)
+        return _plan_iterative(network, scan, config)
+    compressed = _plan_compressed(network, scan, config, budget)
     cheap = sum(exact.passes.values()) <= sum(compressed.passes.values())
     wanted = cheap or config.integrate == "laplace"  # which only exact inference offers
     fits = max(exact.bytes.values()) <= budget
     return exact if config.regime == "auto" and fits and wanted else compressed
 
 
-def _plan_exact(shape: UNetShape, scan: Scan, config: InferenceConfig) -> RegimePlan:
+def _plan_exact(network: Footprint, scan: Scan, config: InferenceConfig) -> RegimePlan:
     pixels = math.prod(scan.geometry.domain_shape)
     passes = {"feature statistics": int((1 + _GRAMS) * pixels)}
-    return RegimePlan("exact", inference_bytes(shape, scan, config), passes, 0)
+    return RegimePlan("exact", inference_bytes(network, scan, config), passes, 0)
 
 
-def _plan_compressed(shape: UNetShape, scan: Scan, config: InferenceConfig, budget: int) -> RegimePlan:
+def _plan_compressed(network: Footprint, scan: Scan, config: InferenceConfig, budget: int) -> RegimePlan:
     pixels, measurements = math.prod(scan.geometry.domain_shape), scan.sinogram.size
     most = min(measurements, pixels, _MOST_RANK)
     fitting = bisect.bisect_right(
-        range(most + 1), budget, key=lambda rank: _compressed_bytes(shape, scan, config, rank)
+        range(most + 1), budget, key=lambda rank: _compressed_bytes(network, scan, config, rank)
     )
     max_rank = min(most, max(_LEAST_RANK, fitting - 1))
     guess = min(max_rank, int(12 * min(measurements, pixels) ** 0.5))  # 8 to 15 were seen from 64² to 256²
@@ -121,37 +121,33 @@ def _plan_compressed(shape: UNetShape, scan: Scan, config: InferenceConfig, budg
     }
     if config.resolved().hyperprior == "tv-predcp":
         passes["difference variances"] = 2 * pixels
-    held = _compressed_bytes(shape, scan, config, max(guess, 1))
+    held = _compressed_bytes(network, scan, config, max(guess, 1))
     return RegimePlan("compressed", dict.fromkeys(passes, held), passes, max_rank)
 
 
-def _plan_iterative(shape: UNetShape, scan: Scan, config: InferenceConfig) -> RegimePlan:
-    weights = _weights(shape)
+def _plan_iterative(network: Footprint, scan: Scan, config: InferenceConfig) -> RegimePlan:
+    weights = network.parameters
     columns = config.probes + 1 + config.preconditioner_rank
-    held = jacobian_bytes(shape, scan.geometry.domain_shape)
+    held = network.jacobian_bytes
     held += columns * (4 * weights + 40 * scan.sinogram.size) + 4 * config.samples * _pixels(scan)
     steps = 60 * (config.probes + 1) * 10
     passes = {"evidence": 2 * steps + 10 * config.preconditioner_rank, "samples": 20 * config.samples}
     return RegimePlan("iterative", dict.fromkeys(passes, held), passes, 0)
 
 
-def _compressed_bytes(shape: UNetShape, scan: Scan, config: InferenceConfig, rank: int) -> int:
+def _compressed_bytes(network: Footprint, scan: Scan, config: InferenceConfig, rank: int) -> int:
     """Features and basis; small matrices; noise of the rest; samples; J itself."""
-    weights, measurements, pixels = _weights(shape), scan.sinogram.size, _pixels(scan)
+    weights, measurements, pixels = network.parameters, scan.sinogram.size, _pixels(scan)
     fewer = min(measurements, pixels)
     terms = 1 if _one_term(config) else 60
-    by_rank = 4 * rank * (weights + measurements) + 12 * (terms + 5) * rank**2
+    by_rank = network.number_bytes * rank * (weights + measurements) + 12 * (terms + 5) * rank**2
     # A block of the features in float64 and as much for vectors of weights, or for closed deviations as many
     # rows of J, Σ J and what they are made from; a block of the basis; and 64 columns in float64, twice.
     parts = BLOCK * ((40 if has_closed_deviations(config, pixels) else 16) * weights + 16 * measurements)
     parts += 1024 * measurements
     noise = 2 * 8 * fewer**2 if fewer <= DENSE else 12 * 4 * CHUNK * measurements + 2 * KRYLOV_BYTES
     samples = 3 * 4 * max(config.samples, 1) * pixels
-    return by_rank + parts + noise + samples + jacobian_bytes(shape, scan.geometry.domain_shape)
-
-
-def _weights(shape: UNetShape) -> int:
-    return sum(p.numel() for p in UNet(shape).to("meta").parameters())
+    return by_rank + parts + noise + samples + network.jacobian_bytes
 
 
 def _pixels(scan: Scan) -> int:

@@ -19,7 +19,6 @@ from ct_dip.evidence.marginal import CovarianceSum
 from ct_dip.evidence.model import EvidenceModel
 from ct_dip.posterior.iterative import Iterative, nystrom_preconditioner
 from ct_dip.posterior.problem import Problem
-from ct_dip.priors.covariance import WeightCovariance
 from ct_dip.priors.weights import BlockPrior
 from ct_dip.progress import Progress
 from ct_dip.solvers.lanczos import Estimate, log_det
@@ -171,8 +170,8 @@ class StochasticEvidence:
                 pairs = tap_pairs(kernel).pairs.to(left)
                 parts.append(torch.einsum("npq,dpq->nd", left.mT @ right, pairs))
         else:
-            base: WeightCovariance = problem.prior.covariance(torch.zeros(1, dtype=torch.float64))
-            parts.append((f * base(g)).double().sum(dim=1, keepdim=True))
+            for term in problem.prior.terms():
+                parts.append((f * term(g)).double().sum(dim=1, keepdim=True))
         complement = problem.complement
         if complement is not None and complement.in_model:
             parts.append((x.double() * complement.variance * y.double()).sum(dim=1, keepdim=True))

@@ -44,7 +44,7 @@ class WeightCovariance(LinearMap):
             columns: some columns of x.
         """
         for where, factor in self.factors:
-            step = _PART // len(factor) * len(factor)  # whole filters
+            step = max(1, _PART // len(factor)) * len(factor)  # whole filters
             for first in range(where.start, where.stop, step):
                 part = slice(first, min(first + step, where.stop))
                 x = columns(part)

@@ -49,6 +49,13 @@ class WeightPrior(ABC):
     def weight_norm(self, theta: Tensor) -> Tensor:
         """``w̃ᵀ Σ⁻¹ w̃``, which the evidence at w̃ pays for."""
 
+    def terms(self) -> list[WeightCovariance]:
+        """``C_t`` of ``Σ(θ) = Σ_t c_t(θ) C_t``; a prior with several coefficients says which they are."""
+        coefficients = self.coefficients(self.start)
+        if len(coefficients) > 1:
+            raise NotImplementedError(f"{type(self).__name__} must say what its terms are: terms()")
+        return [self.covariance(self.start).scaled(1 / float(coefficients[0]))]
+
     def log_hyperprior(self, theta: Tensor) -> Tensor:
         """Weak, log-normal, up to a constant; flat unless a prior says otherwise."""
         return theta.new_zeros(())
@@ -179,6 +186,10 @@ class OneVariancePrior(WeightPrior):
     def coefficients(self, theta: Tensor) -> Tensor:
         """The variance."""
         return theta.exp()
+
+    def terms(self) -> list[WeightCovariance]:
+        """Return Σ₀."""
+        return [self.base]
 
     def covariance(self, theta: Tensor) -> WeightCovariance:
         """Return ``Σ(θ)``."""

@@ -11,6 +11,7 @@ from ct_dip.progress import Progress
 from ct_dip.tangent.jacobian import Jacobian
 
 _GROUP_BYTES = 128 * 2**20  # columns of J that are held at once, unless a single block is larger
+_ROWS = 64  # of J that are made together
 _TILE = 256  # rows of a symmetric product that are computed together
 
 
@@ -71,6 +72,21 @@ def prior_gram(
         weighted = columns.reshape(-1, len(factor)) @ factor
         add_lower_gram(total, weighted.reshape(pixels, -1))
     return mirror_(total)
+
+
+def covariance_gram(jacobian: Jacobian, covariance: LinearMap, *, progress: Progress | None = None) -> Tensor:
+    """Return ``J Σ Jᵀ``, (pixels, pixels), for any Σ, (P,) → (P,): by two passes for every pixel."""
+    pixels = jacobian.image.numel()
+    total = jacobian.image.new_empty(pixels, pixels)
+    with (progress or Progress()).stage("feature statistics", pixels) as stage:
+        for first in range(0, pixels, _ROWS):
+            part = total[first : first + _ROWS]
+            units = torch.zeros_like(part)
+            units.diagonal(first).fill_(1)
+            pulled = jacobian.T(units.reshape(-1, *jacobian.range_shape))
+            part.copy_(jacobian(covariance(pulled)).flatten(1))
+            stage.update(first + len(part))
+    return 0.5 * (total + total.T)
 
 
 def scaled_gram(

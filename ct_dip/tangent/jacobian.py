@@ -4,15 +4,15 @@
 """
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vjp, vmap
 
 from ct_dip.devices import full_float32
+from ct_dip.dip.own_network import weight_blocks
 from ct_dip.dip.unet import WeightBlock
-from ct_dip.errors import InputError
 from ct_dip.operators.linear_map import LinearMap
 
 # Of the largest map of one chunk: what fits the cache together with the other operands of a convolution.
@@ -31,20 +31,6 @@ def default_chunk_bytes(device: torch.device) -> int:
         free, _ = torch.cuda.mem_get_info(device)
         return min(_DEVICE_CHUNK_BYTES, free // (2 * MAPS_OF_A_PASS))
     return _DEVICE_CHUNK_BYTES
-
-
-def weight_blocks(network: nn.Module) -> list[WeightBlock]:
-    """Return the network's own ``weight_blocks()``, or else one block for every convolution."""
-    own: Callable[[], list[WeightBlock]] | None = getattr(network, "weight_blocks", None)
-    if own is not None:
-        return own()
-    convolutions = [(n, m) for n, m in network.named_modules() if isinstance(m, nn.Conv2d)]
-    if not convolutions or any(len(set(m.kernel_size)) > 1 for _, m in convolutions):
-        raise InputError(
-            f"{type(network).__name__} must have convolutions (torch.nn.Conv2d) with square kernels: its "
-            "Jacobian is that of their weights"
-        )
-    return [WeightBlock(n, m.kernel_size[0], (f"{n}.weight",), False) for n, m in convolutions]
 
 
 class Jacobian(LinearMap):
@@ -122,6 +108,8 @@ class Jacobian(LinearMap):
 
     def in_float64(self) -> "Jacobian":
         """Linearise the same network in float64, in which slopes at a kink of an activation may differ."""
+        if self.weights.dtype is torch.float64:
+            return self
         network = copy.deepcopy(self._network).double()
         return Jacobian(network, self._network_input.double(), chunk_bytes=self._chunk_bytes)
 

@@ -1,4 +1,4 @@
-"""The nine taps of a 3×3 filter: their distances, and how to sum over all pairs of a distance cheaply.
+"""The taps of a filter: their distances, and how to sum over all pairs of a distance cheaply.
 
 A prior of taps that depends on distance alone needs ``Σ_{‖p−q‖=d} j_p j_qᵀ`` for the six distances d of a
 3×3 stencil, with j_p the features of tap p: 45 products of features. The matrices ``M_d[p, q] = [‖p−q‖ = d]``
@@ -6,7 +6,8 @@ share the symmetries of the square, which reduces that. By its symmetry the nine
 corner sum, edge sum (which mix with each other), the x² − y² of the edges, the xy of the corners, and the
 two pairs (x, y) of corners and of edges (which mix with each other, in x as in y). So 14 vectors v are
 enough: ``M_d = Σ_v c_dv v vᵀ``, and with features ``X_v = Σ_p v_p j_p`` the sums are ``Σ_v c_dv X_v X_vᵀ``,
-each a symmetric product, of which half is computed.
+each a symmetric product, of which half is computed. For other stencils, which only a user's own network has,
+the v are simply the eigenvectors of every M_d.
 """
 
 from functools import cache
@@ -27,17 +28,20 @@ class TapPairs(NamedTuple):
 
 @cache
 def tap_pairs(kernel: int) -> TapPairs:
-    """Return the pairs of a 1×1 or a 3×3 stencil, taps in row-major order."""
+    """Return the pairs of a square stencil, taps in row-major order."""
     if kernel == 1:
         one = torch.ones(1, 1, dtype=torch.float64)
         return TapPairs(torch.zeros(1, dtype=torch.float64), one[None], one, one)
-    if kernel != 3:
-        raise NotImplementedError(f"stencils are 1×1 or 3×3, not {kernel}×{kernel}")
-    steps = torch.arange(-1, 2, dtype=torch.float64)
+    steps = torch.arange(kernel, dtype=torch.float64) - kernel // 2
     y, x = (axis.flatten() for axis in torch.meshgrid(steps, steps, indexing="ij"))
     squares = (y[:, None] - y) ** 2 + (x[:, None] - x) ** 2  # integers: compared exactly
     kinds = torch.unique(squares)
     pairs = torch.stack([(squares == kind).double() for kind in kinds])
+    if kernel != 3:
+        values, bases = torch.linalg.eigh(pairs)
+        coefficients = (torch.eye(len(kinds))[:, :, None] * values).flatten(1)
+        used = coefficients.abs().amax(dim=0) > 1e-9
+        return TapPairs(kinds.sqrt(), pairs, bases.mT.reshape(-1, kernel**2)[used], coefficients[:, used])
     vectors = _symmetric_vectors(x, y)
     products = torch.einsum("vp,vq->pqv", vectors, vectors).reshape(81, -1)
     coefficients = torch.linalg.lstsq(products, pairs.reshape(-1, 81).T, driver="gelsd").solution.T

@@ -22,6 +22,7 @@ from ct_dip.posterior.fit import fit_posterior
 from ct_dip.posterior.relevance import freed_pixel_variance, neighbourhood, threshold
 from ct_dip.priors.complement import published_floor, slope_complement
 from ct_dip.scanners import scanner
+from ct_dip.tangent.footprint import footprint
 from tests import tiny
 
 
@@ -216,7 +217,8 @@ def test_block_parameters_are_told_with_the_common_scale(posterior):
 
 
 def test_memory_is_asked_for_first():
-    needed = max(inference_bytes(tiny.PLAIN, tiny.scan(), InferenceConfig()).values())
+    network = footprint(tiny.network(), tiny.IMAGE)
+    needed = max(inference_bytes(network, tiny.scan(), InferenceConfig()).values())
     exact = InferenceConfig(regime="exact")
     with pytest.raises(MemoryBudgetError, match="exact inference needs"):
         fit_posterior(tiny.dip_fit(), tiny.scan(), exact, memory_budget=needed - 1)

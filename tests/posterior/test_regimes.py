@@ -8,6 +8,7 @@ import pytest
 from ct_dip.data.noise import WhiteNoise
 from ct_dip.data.scan import Scan
 from ct_dip.dip.presets import resolve, unet_shape
+from ct_dip.dip.unet import UNet
 from ct_dip.errors import InputError
 from ct_dip.geometry import ParallelBeam, Volume
 from ct_dip.methods import load_config
@@ -17,6 +18,7 @@ from ct_dip.posterior.config import InferenceConfig
 from ct_dip.posterior.fit import fit_posterior
 from ct_dip.posterior.regimes import plan_regime
 from ct_dip.scanners import view_angles
+from ct_dip.tangent.footprint import footprint
 from tests import tiny
 
 GIGABYTE = 2**30
@@ -30,8 +32,10 @@ def scan(side, views, detectors):
 
 
 def plan(side, views, detectors, budget=16 * GIGABYTE, **settings):
-    shape = unet_shape(resolve(load_config(method="lin-dip").dip, (side, side)))
-    return plan_regime(shape, scan(side, views, detectors), InferenceConfig(**settings), budget)
+    network = UNet(unet_shape(resolve(load_config(method="lin-dip").dip, (side, side))))
+    return plan_regime(
+        footprint(network, (side, side)), scan(side, views, detectors), InferenceConfig(**settings), budget
+    )
 
 
 def test_small_problems_are_exact():
