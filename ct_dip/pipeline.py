@@ -165,6 +165,8 @@ def reconstruct(
 
 def _checks_views(job: Job[RunConfig], prediction: Prediction) -> bool:
     """Whether to hold out views; by default where nothing else shows whether the error bars hold."""
+    if prediction.heldout is not None:  # the method did so itself
+        return False
     if job.config.check != "auto" or prediction.comparison is not None or prediction.samples is None:
         return job.config.check == "views"
     many = len(np.unique(job.scan.geometry.angles)) >= _FEWEST_VIEWS

@@ -41,8 +41,11 @@ class InferenceConfig(Section):
     preconditioner_rank: int = Field(default=200, ge=1)  # of the iterative regime
     starts: int = Field(default=3, ge=1)  # of the search for hyperparameters
     integrate: Literal["none", "laplace"] = "none"  # over hyperparameters
-    # Shown: f(w̃), x*, or the mean of the two; auto: the mean below 64 pixels, f(w̃) from there on
-    image: Literal["auto", "mean", "linear", "dip"] = "auto"
+    # Shown: f(w̃), x*, the mean of the two, or total variation; auto: the mean where TV is weak, else f(w̃);
+    # or total variation where that predicts views better that were held out
+    image: Literal["auto", "mean", "linear", "dip", "tv"] = "auto"
+    # views: error bars are widened until they explain views that a first fit did not see
+    calibrate: Literal["views", "none"] = "views"
     samples: int = Field(default=100, ge=0)  # posterior samples that go into the result
     patch: int = Field(default=0, ge=0, le=10)  # width of patch covariances that do; 0 for none
     relevance: bool = True  # free pixels where the sinogram contradicts the model

@@ -1,5 +1,6 @@
 """How far the image may be from its mean: covariances and samples, in units of the network's O(1) image."""
 
+import math
 from abc import ABC, abstractmethod
 from functools import cached_property
 
@@ -69,3 +70,30 @@ class DenseDeviations(Deviations):
     def jitter(self) -> float:
         """Not 0 where the matrix is singular, as without a complement."""
         return self._factor.jitter
+
+
+class WidenedDeviations(Deviations):
+    """Deviations whose covariance is multiplied by a factor."""
+
+    def __init__(self, deviations: Deviations, factor: float) -> None:
+        self.base, self.factor, self.samples = deviations, factor, deviations.samples
+        error = deviations.std_error
+        self.std_error = None if error is None else error * math.sqrt(factor)
+
+    @property
+    def std(self) -> Tensor:
+        """Wider by the factor's root."""
+        return self.base.std * math.sqrt(self.factor)
+
+    def covariance(self, index: Tensor) -> Tensor:
+        """Times the factor."""
+        return self.base.covariance(index) * self.factor
+
+    def draw(self, count: int, seed: int) -> Tensor:
+        """Farther from the mean by the factor's root."""
+        return self.base.draw(count, seed) * math.sqrt(self.factor)
+
+    @property
+    def jitter(self) -> float:
+        """Of the base."""
+        return self.base.jitter

@@ -14,7 +14,6 @@ from ct_dip.data.prediction import SinogramPredictive
 from ct_dip.data.scan import Scan
 from ct_dip.devices import free_memory
 from ct_dip.dip.ensemble import DipFit
-from ct_dip.dip.presets import MEDIUM
 from ct_dip.dip.unet import UNet
 from ct_dip.errors import InputError
 from ct_dip.evidence.fit import EvidenceFit
@@ -22,6 +21,7 @@ from ct_dip.operators import ray_transform
 from ct_dip.operators.linear_map import LinearMap
 from ct_dip.posterior.choose_prior import block_prior
 from ct_dip.posterior.config import InferenceConfig
+from ct_dip.posterior.deviations import WidenedDeviations
 from ct_dip.posterior.infer import infer_compressed, infer_exact, infer_iterative
 from ct_dip.posterior.inferred import Inferred
 from ct_dip.posterior.own_objects import OwnComplement, OwnPrior, with_own_objects
@@ -32,6 +32,8 @@ from ct_dip.progress import Progress
 from ct_dip.tangent.footprint import footprint
 from ct_dip.tangent.linearise import linearise
 
+_WEAK = 0.3  # strength of TV below which x* is as good an image as f(w̃); seen on characters
+
 
 def fit_posterior(
     fit: DipFit,
@@ -40,6 +42,8 @@ def fit_posterior(
     *,
     prior: OwnPrior | None = None,
     complement: OwnComplement | None = None,
+    image: Floats | None = None,
+    widening: float = 1.0,
     transform: LinearMap | None = None,
     progress: Progress | None = None,
     memory_budget: int | str | None = None,
@@ -58,6 +62,8 @@ def fit_posterior(
             `Jacobian`; see `ct_dip.posterior.own_objects`.
         complement: in the same way a `Complement`, or what makes one of the `Jacobian` and the whitened ray
             transform.
+        image: to show in place of one that the model gives, 1/mm; the error bars are around it.
+        widening: factor on the posterior's covariance; see `ct_dip.evaluation.widening`.
         transform: the scan's ray transform on the device, if it is at hand.
         plan: of the inference, where the caller made one already; else it is made within ``memory_budget``.
         budget_minutes: after which no more samples are drawn; a compression grows for half of it at most.
@@ -72,6 +78,8 @@ def fit_posterior(
         MemoryBudgetError: before any work, if it would not fit.
     """
     config = with_own_objects(config or InferenceConfig(), prior, complement)
+    if config.image == "tv" and image is None:
+        raise InputError("inference.image 'tv' needs that image; give it as image, or use method 'lin-dip'")
     progress = progress or Progress()
     validate_time_budget(budget_minutes)
     if plan is None:
@@ -87,7 +95,7 @@ def fit_posterior(
     allowed = config.compression
     if allowed == "auto":
         allowed = default_compression(config, scan.sinogram.size, fit.image.size)
-    choices = {"regime": plan.regime, "compression": allowed, "image": shown_image(config, fit.image.shape)}
+    choices = {"regime": plan.regime, "compression": allowed, "image": shown_image(config, fit.strength)}
     config = config.model_copy(update=choices)
     if budget_minutes is not None and plan.regime == "exact":
         progress.note(
@@ -121,7 +129,7 @@ def fit_posterior(
         )
     else:
         inferred = infer_iterative(problem, deadline=deadline, **common)
-    return _posterior(problem, scan, config, transform, inferred)
+    return _posterior(problem, scan, config, transform, inferred, image, widening)
 
 
 def validate_time_budget(minutes: float | None) -> None:
@@ -133,24 +141,37 @@ def validate_time_budget(minutes: float | None) -> None:
         )
 
 
-def shown_image(config: InferenceConfig, shape: tuple[int, ...]) -> Literal["mean", "linear", "dip"]:
+def shown_image(config: InferenceConfig, strength: float) -> Literal["mean", "linear", "dip", "tv"]:
     """The image that is shown.
 
-    The tangent model knows nothing of the fit's TV. Where TV is weak, as in small images by default, the mean
-    of f(w̃) and x* is the better image; where it is strong, x* is noisier than f(w̃) by decibels.
+    The tangent model knows nothing of the fit's TV. Where TV is weak the mean of f(w̃) and x* is the better
+    image; where it is strong, x* is noisier than f(w̃) by decibels.
+
+    Args:
+        strength: of the fit's TV, relative to the noise.
     """
     if config.image != "auto":
         return config.image
-    return "mean" if min(shape) < MEDIUM else "dip"
+    return "mean" if strength < _WEAK else "dip"
 
 
 def _posterior(
-    problem: Problem, scan: Scan, config: InferenceConfig, transform: LinearMap, inferred: Inferred
+    problem: Problem,
+    scan: Scan,
+    config: InferenceConfig,
+    transform: LinearMap,
+    inferred: Inferred,
+    image: Floats | None,
+    widening: float,
 ) -> Posterior:
     """Convert what was inferred to 1/mm, and choose the image that is shown."""
     fit = problem.fit
     linear = fit.scale * inferred.mean.cpu().numpy().reshape(fit.image.shape)
-    mean = {"dip": fit.image, "linear": linear, "mean": (fit.image + linear) / 2}[config.image]
+    images = {"dip": fit.image, "linear": linear, "mean": (fit.image + linear) / 2}
+    mean = images[config.image] if image is None else image
+    deviations, signal = inferred.deviations, inferred.sinogram_variance
+    if widening != 1:
+        deviations, signal = WidenedDeviations(deviations, widening), widening * signal
     stated = np.sqrt(scan.variance_or_estimate()[0])
     typical = float(np.sqrt(np.mean(stated**2)))
     return Posterior(
@@ -159,8 +180,8 @@ def _posterior(
         dip=np.asarray(fit.image, dtype=np.float64),
         linear=linear,
         scale=fit.scale,
-        deviations=inferred.deviations,
-        sinogram=_check_sinogram(scan, transform, mean, stated, inferred.sinogram_variance, inferred.noise),
+        deviations=deviations,
+        sinogram=_check_sinogram(scan, transform, mean, stated, signal, inferred.noise),
         evidence=inferred.evidence,
         hyperparameters=_hyperparameters(inferred.evidence, problem) | inferred.extra,
         noise_std=inferred.noise**0.5 * typical,
@@ -169,7 +190,7 @@ def _posterior(
         freed_pixels=inferred.freed_pixels,
         jitter=inferred.jitter,
         regime=config.regime,
-        shown=config.image,
+        shown=config.image if image is None else "tv",
         certificate=inferred.certificate,
     )
 

@@ -1,0 +1,95 @@
+"""A trial without a fifth of the views: which image predicts them, and how wide error bars must be."""
+
+import dataclasses
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from ct_dip.arrays import Bools, Floats
+from ct_dip.data.prediction import Prediction
+from ct_dip.data.scores import HeldoutScores
+from ct_dip.evaluation.heldout import heldout_scores, heldout_views, predict_views, predicts_better
+from ct_dip.evaluation.widening import fit_widening
+from ct_dip.method import Job
+from ct_dip.methods.dip import (
+    fit_network,
+)
+from ct_dip.methods.lin_dip.config import LinDipRun
+from ct_dip.methods.lin_dip.inference import infer, total_variation
+from ct_dip.posterior.posterior import Posterior
+from ct_dip.progress import Progress
+
+_FEWEST_VIEWS = 5  # of which one is held out
+_FEWEST_SAMPLES = 100  # that the spread of a held-out line integral is made from
+
+
+class Trial(NamedTuple):
+    """What views say that were held out."""
+
+    image: str  # to show, as ``inference.image`` has it
+    widening: float  # of the posterior's covariance
+    before: HeldoutScores  # how they were predicted without that
+    after: HeldoutScores
+
+
+def hold_out(job: Job[LinDipRun], strength: float) -> Trial | None:
+    """Reconstruct without a fifth of the views, and hold these against it; ``None`` if that is not wanted.
+
+    Args:
+        strength: of TV, that all views chose.
+    """
+    settings, geometry = job.config.inference, job.scan.geometry
+    if settings.calibrate == "none":
+        job.progress.note("error bars are those of the model alone: no views were held out to widen them")
+        return None
+    if "fit" in job.given:
+        return None
+    if len(np.unique(geometry.angles)) < _FEWEST_VIEWS:
+        job.progress.note(
+            f"fewer than {_FEWEST_VIEWS} views: none is held out, and error bars are those of the model alone"
+        )
+        return None
+    unseen = heldout_views(geometry)
+    with job.progress.stage("held-out views"):
+        part = _without_views(job, unseen, strength)
+        transform = part.transform()
+        fit, _ = fit_network(part, transform)
+        posterior = infer(part, fit, transform)
+        images = {settings.image: posterior.mean, "tv": total_variation(part, transform, fit)}
+        residuals = {
+            name: predict_views(_as_prediction(posterior, image, part), job.scan, unseen)
+            for name, image in images.items()
+        }
+        best = settings.image
+        if best == "auto" and predicts_better(residuals["tv"], residuals["auto"]):
+            best = "tv"
+        widening = fit_widening([residuals[best]])
+        before, after = (heldout_scores([residuals[best].widened(a)]) for a in (1.0, widening))
+    return Trial(best, widening, before, after)
+
+
+def _without_views(job: Job[LinDipRun], unseen: Bools, strength: float) -> Job[LinDipRun]:
+    """The job of the other views, with the same network, prior and regime, and samples instead of a map."""
+    config, regime = job.config, job.plan.details.regime
+    samples = max(_FEWEST_SAMPLES, config.inference.samples)
+    update = {"samples": samples, "patch": 0, "regime": regime, "deviations": "samples"}
+    image = "dip" if config.inference.image == "tv" else config.inference.image
+    inference = config.inference.model_copy(update=update | {"image": image})
+    dip = config.dip.model_copy(update={"strength": strength})
+    scan = dataclasses.replace(job.scan.select_views(~unseen), ground_truth=None)
+    return dataclasses.replace(
+        job,
+        scan=scan,
+        sinogram=job.sinogram[torch.as_tensor(~unseen, device=job.sinogram.device)],
+        config=config.model_copy(update={"dip": dip, "inference": inference}),
+        progress=Progress(),
+        run_folder=None if job.run_folder is None else job.run_folder / "held-out views",
+    )
+
+
+def _as_prediction(posterior: Posterior, image: Floats, job: Job[LinDipRun]) -> Prediction:
+    """Samples of the posterior around an image."""
+    deviations = posterior.sample(job.config.inference.samples, job.config.seed) - posterior.mean
+    noise = {"sigma_y": posterior.noise_std, "sigma_y_stated": posterior.stated_noise_std}
+    return Prediction(mean=image, samples=image + deviations, diagnostics=noise)
