@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scipy.stats import t as student
 
 from ct_dip.arrays import Bools, Floats
+from ct_dip.classical.tv_strength import view_folds
 from ct_dip.data.scan import Scan
 from ct_dip.data.scores import LEVELS, HeldoutScores, Mean
 from ct_dip.errors import InputError
@@ -30,7 +31,6 @@ from ct_dip.operators.linear_map import LinearMap
 
 _SMOOTHING = 7  # detectors
 _WEDGE = math.radians(20)  # of missing directions that counts
-_SAME_ANGLE = 1e-6  # rad
 
 
 class PredictsViews(Protocol):
@@ -142,29 +142,20 @@ def misses_directions(geometry: Geometry) -> bool:
 
 
 def deal_views(geometry: Geometry, folds: int) -> NDArray[np.intp]:
-    """Return the fold of every view, (views,): the rank of its angle modulo ``folds``.
-
-    Views that see the same rays stay together: equal angles, and opposite ones of a parallel beam.
+    """Return the fold of every view, (views,); see `ct_dip.classical.tv_strength.view_folds`.
 
     Raises:
-        InputError: there are too few different angles.
+        InputError: there are too few different views.
     """
     if folds < 2:
         raise InputError(f"folds {folds} must be at least 2")
-    turn = math.pi if isinstance(geometry, ParallelBeam) else 2 * math.pi
-    angles = np.mod(geometry.angles, turn)
-    order = np.argsort(angles, kind="stable")
-    rank = np.concatenate([[0], np.cumsum(np.diff(angles[order]) > _SAME_ANGLE)])
-    if angles.min() + turn - angles.max() <= _SAME_ANGLE:
-        rank[rank == rank[-1]] = 0
-    distinct = int(rank.max()) + 1
-    if distinct < max(folds, 3):
+    fold = view_folds(geometry, folds)
+    distinct = 0 if fold is None else int(fold.max()) + 1
+    if fold is None or distinct < folds:
         raise InputError(
-            f"the scan has {distinct} different views, too few to hold out one of {folds} folds; "
-            + ("three are needed at least" if distinct < 3 else f"choose up to {distinct} folds")
+            "the scan has too few different views to hold some out: "
+            + ("three are needed at least" if fold is None else f"choose up to {distinct} folds")
         )
-    fold = np.empty(len(angles), dtype=np.intp)
-    fold[order] = rank % folds
     return fold
 
 

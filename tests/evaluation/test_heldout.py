@@ -178,7 +178,7 @@ def test_views_of_the_same_rays_stay_together():
 @pytest.mark.parametrize(
     ("views", "options", "message"),
     [
-        ([0, 10], {}, "2 different views.*three are needed"),
+        ([0, 10], {}, "too few different views.*three are needed"),
         ([0, 1], {"folds": 2}, "three are needed"),
         ([0, 5, 10], {}, "choose up to 3 folds"),
         (range(20), {"folds": 1}, "folds 1 must be at least 2"),

@@ -5,7 +5,6 @@ import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from ct_dip.classical.tv import tv
 from ct_dip.data.scan import Scan
 from ct_dip.devices import free_memory, pick_device
 from ct_dip.errors import InputError
@@ -18,14 +17,12 @@ from ct_dip.methods.lin_dip.seconds import inference_seconds
 from ct_dip.methods.lin_dip.trial import hold_out
 from ct_dip.operators.ray import RayTransform
 from ct_dip.plan import Plan
-from ct_dip.posterior.fit import fit_posterior
 from ct_dip.posterior.own_objects import with_own_objects
 from ct_dip.posterior.posterior import Posterior
 from ct_dip.posterior.regimes import plan_regime
 from ct_dip.priors.complement import Complement
 from ct_dip.priors.weights import WeightPrior
 from ct_dip.tangent.footprint import footprint
-from ct_dip.tangent.jacobian import Jacobian
 from ct_dip.tangent.linearise import linearise
 
 _REGIMES = {
