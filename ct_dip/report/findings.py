@@ -18,6 +18,8 @@ LEFTOVER_LOW = 0.6  # the image follows the noise
 NOISE_CAUTION = 1.25  # whatever the model cannot explain is booked as noise: a quarter more is no chance
 NOISE_POOR = 2.0  # three quarters of the variance that is called noise is something else
 NOISE_LOW = 0.8  # the scan states too much noise, or the model explains some of it
+# Factor on the error bars that held-out views ask for.
+WIDENED = 2.0  # a model that is so wrong about views may be wrong about its shape, too, not only its width
 # Structure of what the image leaves unexplained, see `ct_dip.evaluation.structure`. It counts where it is
 # beyond chance and large enough to matter: neighbours that correlate at r make averages less certain, by
 # √((1 + r)/(1 − r)), than error bars for independent noise say.
@@ -57,6 +59,9 @@ def data_findings(result: Prediction) -> list[Finding]:
             findings.append(Finding("caution", "The data are less noisy than they should be", text))
         else:
             findings.append(Finding("good", "The noise is as expected", text))
+    widening = _number(metrics, "widening")
+    if widening is not None:
+        findings.append(_widening_finding(math.sqrt(widening)))
     if warning := budget_warning(metrics):
         findings.append(Finding("caution", "The network was not finished", warning))
     findings += _arithmetic_findings(metrics)
@@ -99,6 +104,17 @@ def _leftover_finding(ratio: float, structure: Structure | None) -> Finding:
         return Finding("caution", "The image follows the noise of the measurements", text)
     titles = {"good": "explains the measurements", "caution": "explains the measurements in part"}
     return Finding(level, f"The image {titles.get(level, 'does not explain the measurements')}", text)
+
+
+def _widening_finding(factor: float) -> Finding:
+    """How much views that were held out changed the error bars."""
+    text = (
+        f"Views that a first fit had not seen asked for error bars {factor:.2f} times as wide as the model's "
+        "own; that is how wide they are here."
+    )
+    if factor > WIDENED:
+        return Finding("caution", "The model alone was much too sure of itself", text)
+    return Finding("good", "The error bars were set by views that were kept back", text)
 
 
 def _arithmetic_findings(metrics: Mapping[str, Any]) -> list[Finding]:

@@ -14,7 +14,7 @@ from ct_dip.methods.lin_dip.config import LinDipRun
 from ct_dip.methods.lin_dip.inference import infer, total_variation
 from ct_dip.methods.lin_dip.prediction import LinDipPrediction, make_prediction
 from ct_dip.methods.lin_dip.seconds import inference_seconds
-from ct_dip.methods.lin_dip.trial import hold_out
+from ct_dip.methods.lin_dip.trial import TRIAL, hold_out, holds_out
 from ct_dip.operators.ray import RayTransform
 from ct_dip.plan import Plan
 from ct_dip.posterior.own_objects import with_own_objects
@@ -58,6 +58,10 @@ class LinDip(Method[LinDipRun]):
         memory = free_memory(pick_device(config.device))
         settings = with_own_objects(config.inference, start.given.get("prior"), start.given.get("complement"))
         inference = plan_regime(network, scan, settings, plan.budget - plan.held, memory)
+        if holds_out(scan, config, start.given):
+            largest = max(plan.bytes - plan.held, *inference.bytes.values())
+            passes = sum(stage.passes for stage in plan.stages) + sum(inference.passes.values())
+            plan = plan.with_stage(TRIAL, largest, passes=passes)
         for name, size in inference.bytes.items():
             plan = plan.with_stage(name, size, passes=inference.passes.get(name, 0))
         if inference.regime == "exact":
@@ -75,7 +79,9 @@ class LinDip(Method[LinDipRun]):
         trial = trial_ensemble(scan, config, plan, transform)
         steps = fit_seconds(trial, config)
         jacobian = linearise(trial.template, trial.inputs[:1, None])
-        return inference_seconds(plan, config.inference, jacobian, transform) | {STAGE: steps}
+        seconds = inference_seconds(plan, config.inference, jacobian, transform) | {STAGE: steps}
+        seconds.pop(TRIAL, None)
+        return seconds | {TRIAL: sum(seconds.values())}
 
     def run(self, job: Job[LinDipRun]) -> LinDipPrediction:
         """Fit the network, linearise it, fit hyperparameters by evidence, condition on the data.

@@ -1,13 +1,15 @@
 """A trial without a fifth of the views: which image predicts them, and how wide error bars must be."""
 
 import dataclasses
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from ct_dip.arrays import Bools, Floats
 from ct_dip.data.prediction import Prediction
+from ct_dip.data.scan import Scan
 from ct_dip.data.scores import HeldoutScores
 from ct_dip.evaluation.heldout import heldout_scores, heldout_views, predict_views, predicts_better
 from ct_dip.evaluation.widening import fit_widening
@@ -20,6 +22,7 @@ from ct_dip.methods.lin_dip.inference import infer, total_variation
 from ct_dip.posterior.posterior import Posterior
 from ct_dip.progress import Progress
 
+TRIAL = "held-out views"  # name of the stage
 _FEWEST_VIEWS = 5  # of which one is held out
 _FEWEST_SAMPLES = 100  # that the spread of a held-out line integral is made from
 
@@ -40,18 +43,14 @@ def hold_out(job: Job[LinDipRun], strength: float) -> Trial | None:
         strength: of TV, that all views chose.
     """
     settings, geometry = job.config.inference, job.scan.geometry
-    if settings.calibrate == "none":
-        job.progress.note("error bars are those of the model alone: no views were held out to widen them")
-        return None
-    if "fit" in job.given:
-        return None
-    if len(np.unique(geometry.angles)) < _FEWEST_VIEWS:
-        job.progress.note(
-            f"fewer than {_FEWEST_VIEWS} views: none is held out, and error bars are those of the model alone"
-        )
+    if not holds_out(job.scan, job.config, job.given):
+        why = "no views were held out to widen them"
+        if settings.calibrate == "views" and "fit" not in job.given:
+            why = f"there are fewer than {_FEWEST_VIEWS} views to hold some out"
+        job.progress.note(f"error bars are those of the model alone, often too narrow: {why}")
         return None
     unseen = heldout_views(geometry)
-    with job.progress.stage("held-out views"):
+    with job.progress.stage(TRIAL):
         part = _without_views(job, unseen, strength)
         transform = part.transform()
         fit, _ = fit_network(part, transform)
@@ -69,6 +68,12 @@ def hold_out(job: Job[LinDipRun], strength: float) -> Trial | None:
     return Trial(best, widening, before, after)
 
 
+def holds_out(scan: Scan, config: LinDipRun, given: Mapping[str, Any]) -> bool:
+    """Whether views are held out: if that is wanted, possible, and the network is not fitted already."""
+    enough = len(np.unique(scan.geometry.angles)) >= _FEWEST_VIEWS
+    return config.inference.calibrate == "views" and enough and not given.keys() & {"fit", "posterior"}
+
+
 def _without_views(job: Job[LinDipRun], unseen: Bools, strength: float) -> Job[LinDipRun]:
     """The job of the other views, with the same network, prior and regime, and samples instead of a map."""
     config, regime = job.config, job.plan.details.regime
@@ -84,7 +89,7 @@ def _without_views(job: Job[LinDipRun], unseen: Bools, strength: float) -> Job[L
         sinogram=job.sinogram[torch.as_tensor(~unseen, device=job.sinogram.device)],
         config=config.model_copy(update={"dip": dip, "inference": inference}),
         progress=Progress(),
-        run_folder=None if job.run_folder is None else job.run_folder / "held-out views",
+        run_folder=None if job.run_folder is None else job.run_folder / TRIAL,
     )
 
 
