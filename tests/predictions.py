@@ -6,7 +6,7 @@ import numpy as np
 
 from ct_dip.data.comparison import Comparison
 from ct_dip.data.prediction import Prediction
-from ct_dip.data.scores import HeldoutScores, Mean
+from ct_dip.data.scores import LEVELS, HeldoutScores, Mean
 from ct_dip.evaluation.score import score
 
 SHAPE = (24, 24)
@@ -52,7 +52,7 @@ def heldout(log_density, error=0.01):
         measurements=40,
         error_bars=False,
         log_density=Mean(log_density, error, 40),
-        coverage={0.95: Mean(0.9, 0.01, 40)},
+        coverage={level: Mean(0.95 * level, 0.01, 40) for level in LEVELS},
         rms_z=one,
         rms_z_smoothed=one,
         misfit=one,

@@ -183,7 +183,7 @@ def test_lin_dip_adds_error_bars(tmp_path):
     scan = simulate("ellipses", geometry, noise=NoiseLevel(relative=0.05), same_grid=True, seed=2)
     settings = [
         *("dip.channels=[8,8]", "dip.max_steps=150", "dip.cooldown_steps=50"),
-        *("inference.samples=3", "inference.patch=5"),
+        *("inference.samples=3", "inference.patch=5", "inference.image=mean", "inference.calibrate=none"),
     ]
     config = load_config(method="lin-dip", settings=settings, seed=3)
     result = reconstruct(scan, config, run_folder=tmp_path)
@@ -214,7 +214,7 @@ def test_lin_dip_adds_error_bars(tmp_path):
     read = read_result(tmp_path / "r.h5")
     np.testing.assert_array_equal(read.std, result.std.astype(np.float32))
     assert read.scores == result.scores
-    assert set(read.images) == {"fbp", "dip", "linear"}
+    assert set(read.images) == {"fbp", "tv", "dip", "linear"}
     np.testing.assert_array_equal(read.samples, result.samples.astype(np.float32))
     np.testing.assert_array_equal(read.sinogram.std, result.sinogram.std.astype(np.float32))
     assert {p.rows.start for p in read.patches} == {0, 5, 10, 15}
@@ -236,6 +236,7 @@ def test_another_prior_reuses_fit_and_features(tmp_path, monkeypatch):
     geometry = scanner(Volume(shape=(16, 16)), views=12)
     scan = simulate("ellipses", geometry, noise=NoiseLevel(relative=0.05), seed=2)
     quick = ["dip.channels=[8,8]", "dip.max_steps=60", "dip.cooldown_steps=20", "inference.starts=1"]
+    quick += ["inference.calibrate=none"]
 
     def config(*settings):
         return load_config(method="lin-dip", settings=[*quick, *settings])
@@ -266,6 +267,7 @@ def test_only_the_evidence_is_redone_for_another_hyperprior(tmp_path, monkeypatc
     geometry = scanner(Volume(shape=(16, 16)), views=12)
     scan = simulate("ellipses", geometry, noise=NoiseLevel(relative=0.05), seed=2)
     quick = ["dip.channels=[8,8]", "dip.max_steps=60", "dip.cooldown_steps=20", "inference.starts=1"]
+    quick += ["inference.calibrate=none"]
 
     def config(*settings):
         return load_config(method="lin-dip", settings=[*quick, "inference.objective=optimum", *settings])

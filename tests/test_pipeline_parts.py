@@ -22,7 +22,7 @@ CONFIG = load_config(
     method="lin-dip",
     settings=[
         *("dip.channels=[4,4]", "dip.max_steps=40", "dip.cooldown_steps=20"),
-        *("inference.starts=1", "inference.samples=3", "inference.patch=6"),
+        *("inference.starts=1", "inference.samples=3", "inference.patch=6", "inference.calibrate=none"),
     ],
     seed=4,
 )

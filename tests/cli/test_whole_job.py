@@ -16,7 +16,7 @@ from tests.cli.test_bad_input import fails
 
 QUICK = [
     *("--method", "lin-dip", "--set", "dip.channels=[4,4]", "--set", "dip.max_steps=30"),
-    *("--set", "dip.cooldown_steps=10", "--set", "inference.starts=1"),
+    *("--set", "dip.cooldown_steps=10", "--set", "inference.starts=1", "--no-holdout"),
 ]
 STAGES = ("dip.npz", "features.npz", "evidence.npz")
 
@@ -273,6 +273,7 @@ def test_a_read_only_folder_is_found_before_the_work(folder, capsys, monkeypatch
 INTERRUPTED = {
     "ray transform": 0,
     "deep image prior": 0,
+    "total variation": 1,
     "linearisation": 1,
     "feature statistics": 1,
     "measured covariances": 2,

@@ -15,7 +15,7 @@ from ct_dip.data.prediction import Patch, Prediction, SinogramPredictive
 from ct_dip.data.result_file import read_result, write_result
 from ct_dip.data.scan import Scan
 from ct_dip.data.scan_file import read_scan, write_scan
-from ct_dip.data.scores import Scores
+from ct_dip.data.scores import Mean, PartScores, Scores
 from ct_dip.errors import InputError, OutputError, ResultError, ScanError
 from tests import geometries
 from tests.test_geometry import any_geometry
@@ -26,6 +26,9 @@ noises = st.one_of(
     st.floats(1, 1e9).map(lambda photons: PhotonNoise(photons=photons)),
 )
 relaxed = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+PART = PartScores(pixels=9, mae=Mean(0.1, 0.01, 9), rmse=Mean(0.2, None, 9))
 
 
 def same(first, second):
@@ -271,7 +274,7 @@ def whole_result():
         warnings=("The object is cut.", "Beware."),
         comparison=Comparison(name="truth", image=truth),
         mask=fbp > 0.5,
-        scores=Scores(compared_with="truth", noise_std=0.0, value_range=1.0),
+        scores=Scores(compared_with="truth", noise_std=0.0, value_range=1.0, parts={"all": PART}),
     )
 
 

@@ -231,9 +231,9 @@ def test_corners_that_no_view_sees_whole_count_nowhere(tmp_path, monkeypatch, ca
     for name in ("a", "spoiled"):
         words = f"reconstruct a.h5 --method fbp --reference {name}.npy --out {name}-result.h5"
         assert main(words.split()) == 0
-    results = [read_result(f"{name}-result.h5").metrics for name in ("a", "spoiled")]
-    assert results[0]["psnr"] == results[1]["psnr"]
-    assert results[0]["ssim"] == results[1]["ssim"]
+    scores = [read_result(f"{name}-result.h5").scores for name in ("a", "spoiled")]
+    assert scores[0].psnr == scores[1].psnr
+    assert scores[0].ssim == scores[1].ssim
     np.save("half.npy", np.arange(24)[:, None] * np.ones(24) > 11)
     assert main("import a.npz --out half.h5 --mask half.npy --views 10".split()) == 0
     assert read_scan("half.h5").evaluated.sum() == 12 * 24

@@ -76,7 +76,7 @@ def test_a_full_sinogram_needs_no_matrix_of_its_size():
     assert 100 < found.max_rank < measurements
     assert plan(362, 1000, 513, regime="iterative").bytes["evidence"] < 64 * GIGABYTE
     whole = plan_run(scan(362, 1000, 513), load_config(method="lin-dip"), budget=16 * GIGABYTE)
-    assert whole.regime == "compressed"
+    assert whole.facts["regime"] == "compressed"
 
 
 def test_predcp_needs_passes_for_every_difference():
