@@ -20,8 +20,8 @@ from ct_dip.methods.lin_dip.inference import infer, total_variation
 from ct_dip.posterior.posterior import Posterior
 from ct_dip.progress import Progress
 
-# A view that nobody saw is harder to predict than a typical pixel. With this factor 95 % intervals held 95.8 %
-# of the pixels near the objects of benchmarks/object_list.py CHOOSE in the mean, 97.2 % without it.
+# A view that nobody saw is harder to predict than a typical pixel. With this factor, 95 % intervals held
+# 95.8 % of the pixels near 18 objects of CHOOSE in benchmarks/object_list.py, in the mean; 97.2 % without.
 _EASIER = 0.74
 TRIAL = "held-out views"  # name of the stage
 _FEWEST_VIEWS = 5  # of which one is held out
