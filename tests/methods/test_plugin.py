@@ -149,6 +149,8 @@ def test_every_verb_knows_it(capsys):
     assert main("reconstruct scan.h5 --method tv --set toy.std=1 --out t.h5".split()) == 2
     assert "no effect with method 'tv'" in capsys.readouterr().err
     assert read_result("r.h5").settings["toy"]["std"] == 0.003
+    assert main("compare scan.h5 --methods toy,fbp --out both".split()) == 0
+    assert "toy" in Path("both/comparison.csv").read_text()
 
 
 def test_a_method_that_cannot_be_loaded_is_named_and_the_others_work(tmp_path, monkeypatch, capsys):
