@@ -18,7 +18,7 @@ QUICK = {"channels": (4, 4), "max_steps": 60, "cooldown_steps": 30, "starts": 1}
 
 @pytest.fixture(scope="module")
 def scan():
-    return simulate("ellipses", scanner(VOLUME, views=15), noise=NoiseLevel(relative=0.05), seed=103)
+    return simulate("walnut", scanner(VOLUME, views=15), noise=NoiseLevel(relative=0.02), seed=103)
 
 
 @pytest.fixture(scope="module")
