@@ -95,8 +95,13 @@ def render_report(result: Prediction, *, source: str = "") -> str:
 
 
 def classical_sentence(result: Prediction, scores: Scores | None) -> str:
-    """What error bars are for, where the truth says that total variation alone is the better image."""
+    """What total variation has to do with the image, where it is shown itself or the truth prefers it."""
     compared, total_variation = result.comparison, result.images.get("tv")
+    if (result.settings.get("inference") or {}).get("image") == "tv":
+        return (
+            "The image is that of total variation: it predicted views that were kept back better than the "
+            "network did. The error bars around it are those of the network."
+        )
     if compared is None or total_variation is None or result.std is None:
         return ""
     if scores is None or scores.psnr is None:

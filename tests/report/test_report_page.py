@@ -256,3 +256,17 @@ def test_bad_input_is_an_error_for_people(tmp_path):
         report(tmp_path / "same.html", tmp_path / "same.html")
     assert not out.exists()
     assert (tmp_path / "same.html").read_bytes() == (tmp_path / "r.h5").read_bytes() == whole
+
+
+def test_the_page_says_what_total_variation_has_to_do_with_it():
+    result = synthetic_result()
+    truth = result.comparison.image
+    better = replace(
+        result, images={**result.images, "tv": (0.9 * truth + 0.1 * result.mean).astype(np.float32)}
+    )
+    assert "Total variation comes closer to the truth here" in page.render_report(better)
+    worse = replace(result, images={**result.images, "tv": np.zeros_like(truth)})
+    assert "comes closer" not in page.render_report(worse)
+    shown = replace(better, settings={"inference": {"image": "tv"}})
+    assert "The image is that of total variation" in page.render_report(shown)
+    assert "comes closer" not in page.render_report(shown)
