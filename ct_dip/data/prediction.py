@@ -1,5 +1,6 @@
 """`Prediction`: what a method says of an object, and where that comes from."""
 
+import math
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
@@ -7,6 +8,7 @@ import numpy as np
 
 from ct_dip.arrays import Bools, Floats
 from ct_dip.data.comparison import Comparison
+from ct_dip.data.pixel_distribution import PixelDistribution
 from ct_dip.data.scores import HeldoutScores, Scores
 from ct_dip.errors import InputError, MissingPartError, ResultError
 from ct_dip.text import shortened
@@ -48,6 +50,7 @@ class Prediction:
     Args:
         mean: the image.
         std: standard deviation of every pixel; ``std_error`` its Monte-Carlo standard error, if it has one.
+        degrees: of freedom of a single pixel's Student distribution; infinite if that is Gaussian.
         samples: images that are as likely as the true one, (n, rows, columns).
         images: others that are shown beside the mean, by name: ``fbp``, ``tv``, ``dip``, ``linear``, …
         sinogram: the predictive of the sinogram.
@@ -71,6 +74,7 @@ class Prediction:
     mean: Floats
     std: Floats | None = None
     std_error: Floats | None = None
+    degrees: float = math.inf
     samples: Floats | None = None
     images: dict[str, Floats] = field(default_factory=dict)
     sinogram: SinogramPredictive | None = None
@@ -113,7 +117,29 @@ class Prediction:
             )
         if self.mask is not None and not (self.mask.dtype == bool and self.mask.any()):
             raise ResultError("mask must be boolean, and true for one pixel at least; reconstruct again")
+        PixelDistribution(self.degrees)  # refuses what is none
         _check_certificate(self.diagnostics.get("certificate") or {})
+
+    @property
+    def pixel_distribution(self) -> PixelDistribution:
+        """The distribution of (truth − mean)/std of a single pixel."""
+        return PixelDistribution(self.degrees)
+
+    def interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
+        """Lower and upper ends of the central interval of every pixel, 1/mm, (rows, columns)."""
+        half = self.pixel_distribution.reach(level) * self._deviations()
+        return self.mean - half, self.mean + half
+
+    def probability_above(self, threshold: float) -> Floats:
+        """Probability that a pixel is above a threshold in 1/mm, (rows, columns)."""
+        std, excess = self._deviations(), threshold - self.mean
+        certain = np.where(excess < 0, -np.inf, np.inf)
+        return self.pixel_distribution.upper_tail(np.divide(excess, std, out=certain, where=std > 0))
+
+    def _deviations(self) -> Floats:
+        if self.std is None:
+            raise MissingPartError(f"this {self.method} result has no error bars; reconstruct with lin-dip")
+        return self.std
 
     @property
     def evaluated(self) -> Bools:

@@ -1,6 +1,7 @@
 """The file of a `Prediction`::
 
 /                attributes: format "ct_dip.result", version, method, pixel_size [mm], scan_digest,
+                 degrees of freedom of single pixels (infinite if Gaussian),
                  and as JSON: settings, metrics (diagnostics, warnings), scores, heldout, seconds, versions
 /mean            (rows, columns) float32, 1/mm: the image
 /std             (rows, columns) float32, 1/mm: standard deviation of every pixel                  (optional)
@@ -64,6 +65,7 @@ def write_result(path: str | Path, result: Prediction) -> None:
         file.attrs["method"] = result.method
         file.attrs["pixel_size"] = result.pixel_size
         file.attrs["scan_digest"] = result.scan_digest
+        file.attrs["degrees"] = result.degrees
         for name, part in parts.items():
             # Stages are kept in the order in which they ran.
             file.attrs[name] = json.dumps(part, sort_keys=name != "seconds", allow_nan=False)
@@ -111,6 +113,7 @@ def read_result(path: str | Path) -> Prediction:
             mean=read_array(file, "mean", dimensions=2, kinds="f"),
             std=read_array(file, "std", dimensions=2, kinds="f") if "std" in file else None,
             std_error=arrays.get("std_error"),
+            degrees=float(file.attrs.get("degrees", math.inf)),
             samples=arrays.get("samples"),
             images={name: values for name, values in arrays.items() if name not in RESERVED},
             sinogram=SinogramPredictive(*sinogram) if len(sinogram) == len(_SINOGRAM) else None,

@@ -1,8 +1,8 @@
 """Coverage: how often the truth is inside the interval that the model names.
 
-The central interval of nominal level p is ``mean ± q std`` with ``q = Φ⁻¹((1 + p)/2)``. Its empirical
-coverage is the fraction of pixels with ``|truth − mean| ≤ q std``. Calibrated error bars cover p of the
-pixels at every p; overconfident ones cover less, timid ones more.
+The central interval of nominal level p is ``mean ± q std``, with ``q = Φ⁻¹((1 + p)/2)`` for Gaussian pixels.
+Its empirical coverage is the fraction of pixels with ``|truth − mean| ≤ q std``. Calibrated error bars cover
+p of the pixels at every p; overconfident ones cover less, timid ones more.
 
 The empty background of a scan is often known almost exactly and outnumbers the object, so coverage of all
 pixels says little about the object: look inside and near it as well (`ct_dip.evaluation.near`).
@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from ct_dip.arrays import Bools, Floats
+from ct_dip.data.pixel_distribution import GAUSSIAN, PixelDistribution
 from ct_dip.errors import InputError
 from ct_dip.evaluation.bands import Band, binomial_band, enough_samples, sample_band
 from ct_dip.evaluation.residuals import standardised
@@ -49,8 +50,9 @@ def coverage(
     std: Floats,
     levels: Floats | Sequence[float] = CURVE_LEVELS,
     mask: Bools | None = None,
+    distribution: PixelDistribution = GAUSSIAN,
 ) -> Floats:
-    """Fraction of pixels whose truth is in the central Gaussian interval of every level, (levels,).
+    """Fraction of pixels whose truth is in the central interval of every level, (levels,).
 
     Args:
         truth: (rows, columns) as ``mean`` and ``std``, in one unit.
@@ -60,8 +62,8 @@ def coverage(
     levels = np.asarray(levels, dtype=np.float64)
     if not ((levels > 0) & (levels < 1)).all():
         raise InputError("every level of coverage must be between 0 and 1")
-    reach = np.abs(standardised(truth, mean, std, mask))
-    return np.searchsorted(np.sort(reach), norm.ppf((1 + levels) / 2), side="right") / len(reach)
+    reach = np.abs(distribution.normal_scores(standardised(truth, mean, std, mask)))
+    return np.searchsorted(np.sort(reach), ndtri((1 + levels) / 2), side="right") / len(reach)
 
 
 def coverage_curve(
@@ -72,6 +74,7 @@ def coverage_curve(
     levels: Floats = CURVE_LEVELS,
     mask: Bools | None = None,
     samples: Floats | None = None,
+    distribution: PixelDistribution = GAUSSIAN,
     probability: float = 0.95,
 ) -> CoverageCurve:
     """Coverage with its sampling band.
@@ -81,10 +84,12 @@ def coverage_curve(
     may still belong to a calibrated model.
 
     Args:
-        samples: of the posterior, (n, rows, columns).
+        samples: of the posterior, Gaussian, (n, rows, columns).
+        distribution: of (truth − mean)/std. Samples have its ranks, if not its tails, which are all that
+            coverage asks for.
         probability: of the band.
     """
-    empirical = coverage(truth, mean, std, levels, mask)
+    empirical = coverage(truth, mean, std, levels, mask, distribution)
     pixels = truth.size if mask is None else int(np.count_nonzero(mask))
     if samples is not None and enough_samples(len(samples), probability):
         band = sample_band(lambda sample: coverage(sample, mean, std, levels, mask), samples, probability)

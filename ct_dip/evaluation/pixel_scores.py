@@ -4,9 +4,10 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from ct_dip.arrays import Bools, Floats
+from ct_dip.data.pixel_distribution import PixelDistribution
 from ct_dip.data.scores import LEVELS, Mean, PartScores, WidthScore
 from ct_dip.evaluation.clusters import clustered_mean, root
 from ct_dip.evaluation.residuals import standardised
@@ -17,13 +18,19 @@ _ENCE_PIXELS = 10  # that a bin has at least
 
 
 def pixel_scores(
-    truth: Floats, mean: Floats, std: Floats | None, part: Bools, tiles: NDArray[np.intp]
+    truth: Floats,
+    mean: Floats,
+    std: Floats | None,
+    part: Bools,
+    tiles: NDArray[np.intp],
+    distribution: PixelDistribution,
 ) -> PartScores:
     """Return the figures of the pixels in a part, (rows, columns), which has one pixel at least.
 
     Args:
         std: widened by the noise of a reference; ``None`` leaves out what needs it.
         tiles: number of every pixel's cluster, (rows, columns); see `ct_dip.evaluation.clusters`.
+        distribution: of (truth − mean)/std.
     """
     error, clusters = np.asarray(truth, dtype=np.float64)[part] - mean[part], tiles[part]
 
@@ -38,16 +45,16 @@ def pixel_scores(
     if std is None:
         return errors
     z = np.abs(standardised(truth, mean, std, part))
-    deviation = std[part]
+    deviation, scores = std[part], np.abs(distribution.normal_scores(z))
     curve = sparsification(truth, mean, std, mask=part)
     order, quarter = np.argsort(deviation, kind="stable"), max(1, len(error) // 4)
     return PartScores(
         pixels=errors.pixels,
         mae=errors.mae,
         rmse=errors.rmse,
-        coverage={level: average((z <= norm.ppf((1 + level) / 2)).astype(float)) for level in LEVELS},
-        log_likelihood=clustered_mean(_log_density(error, deviation), clusters),
-        crps=average(crps(error, deviation)),
+        coverage={level: average((scores <= ndtri((1 + level) / 2)).astype(float)) for level in LEVELS},
+        log_likelihood=clustered_mean(distribution.log_density(error, deviation), clusters),
+        crps=average(distribution.crps(error, deviation)),
         rms_z=root(clustered_mean(z**2, clusters)),
         largest_z=_finite(z.max()),
         z_999=_finite(np.sort(z)[math.ceil(0.999 * len(z)) - 1]),
@@ -66,17 +73,6 @@ def width_score(error: Floats, std: Floats, chosen: NDArray[np.intp]) -> WidthSc
     )
 
 
-def crps(error: Floats, std: Floats) -> Floats:
-    """Continuous ranked probability score of N(0, std²) at an error, in its unit (Gneiting et al. 2005).
-
-    ``σ (z (2Φ(z) − 1) + 2φ(z) − 1/√π)`` with ``z = error/σ``; ``|error|`` where σ is 0.
-    """
-    error, std = np.asarray(error, dtype=np.float64), np.asarray(std, dtype=np.float64)
-    z = np.divide(error, std, out=np.zeros_like(error), where=std > 0)
-    score = std * (z * (2 * norm.cdf(z) - 1) + 2 * norm.pdf(z) - 1 / math.sqrt(math.pi))
-    return np.where(std > 0, score, np.abs(error))
-
-
 def ence(error: Floats, std: Floats) -> float | None:
     """Expected normalised calibration error (Levi et al. 2022), a pure number.
 
@@ -90,12 +86,6 @@ def ence(error: Floats, std: Floats) -> float | None:
     stated = np.array([math.sqrt(np.mean(std[part] ** 2)) for part in bins])
     actual = np.array([math.sqrt(np.mean(error[part] ** 2)) for part in bins])
     return float(np.mean(np.abs(actual - stated) / stated)) if stated.all() else None
-
-
-def _log_density(error: Floats, std: Floats) -> Floats:
-    """``log N(error; 0, std²)``; NaN, hence no mean at all, where a deviation of 0 leaves no density."""
-    variance = np.where(std > 0, np.square(std, dtype=np.float64), np.nan)
-    return -0.5 * (error**2 / variance + np.log(2 * math.pi * variance))
 
 
 def _finite(value: float) -> float | None:

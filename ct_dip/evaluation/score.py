@@ -8,6 +8,7 @@ import numpy as np
 
 from ct_dip.arrays import Bools, Floats
 from ct_dip.data.comparison import Comparison
+from ct_dip.data.pixel_distribution import PixelDistribution
 from ct_dip.data.prediction import Prediction
 from ct_dip.data.scores import (
     BLOCKS,
@@ -44,6 +45,10 @@ class Predicted(Protocol):
     @property
     def std(self) -> Floats | None:
         """Standard deviation of every pixel."""
+
+    @property
+    def pixel_distribution(self) -> PixelDistribution:
+        """The distribution of (truth − mean)/std of a single pixel."""
 
     @property
     def samples(self) -> Floats | None:
@@ -85,7 +90,8 @@ def score(
     measured = comparison.name == "reference"
     parts = image_parts(mean if measured else truth, mask, noisy=measured)
     tiles = tile_numbers((shape[0], shape[1]))
-    found = {name: pixel_scores(truth, mean, std, part, tiles) for name, part in parts.items()}
+    distribution = prediction.pixel_distribution
+    found = {name: pixel_scores(truth, mean, std, part, tiles, distribution) for name, part in parts.items()}
     its_range = float(np.ptp(truth[mask]))
     region_scores, means = _regions(prediction, comparison, mask, regions or {})
     if "near" in parts:

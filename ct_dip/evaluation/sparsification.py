@@ -15,13 +15,11 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from ct_dip.arrays import Bools, Floats
+from ct_dip.data.pixel_distribution import GAUSSIAN, PixelDistribution
 from ct_dip.errors import InputError
 from ct_dip.evaluation.pixels import errors_and_stds
 
 Measure = Literal["mae", "rmse"]
-
-# E|N(0, 1)|: the mean absolute error of a pixel with standard deviation 1.
-MEAN_ABSOLUTE = math.sqrt(2 / math.pi)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -58,13 +56,19 @@ class BinnedError(NamedTuple):
     """Pixels in bins of rising standard deviation; each field is (bins,)."""
 
     std: Floats  # mean standard deviation
-    error: Floats  # mean absolute error; MEAN_ABSOLUTE · std for a calibrated model
+    error: Floats  # mean absolute error; E|z| · std for a calibrated model
     standard_error: Floats  # of that mean, if pixels were independent
     pixels: np.ndarray
 
 
 def sparsification(
-    truth: Floats, mean: Floats, std: Floats, *, mask: Bools | None = None, measure: Measure = "mae"
+    truth: Floats,
+    mean: Floats,
+    std: Floats,
+    *,
+    mask: Bools | None = None,
+    measure: Measure = "mae",
+    distribution: PixelDistribution = GAUSSIAN,
 ) -> Sparsification:
     """The sparsification curve and its oracle.
 
@@ -73,6 +77,7 @@ def sparsification(
 
     Args:
         measure: ``mae``, the mean absolute error; ``rmse``, the root of the mean square.
+        distribution: of (truth − mean)/std, for what the model expects.
     """
     if measure not in ("mae", "rmse"):
         raise InputError(f"measure {measure!r} is not known; use 'mae' or 'rmse'")
@@ -81,7 +86,7 @@ def sparsification(
     loss = np.abs(error) ** power
     _, group = np.unique(deviation, return_inverse=True)
     shared = np.bincount(group, loss) / np.bincount(group)  # by rising deviation
-    factor = MEAN_ABSOLUTE if measure == "mae" else 1.0
+    factor = distribution.mean_absolute if measure == "mae" else 1.0
     by_std, oracle, expected = (
         _mean_of_rest(losses) ** (1 / power)
         for losses in (shared[np.sort(group)], np.sort(loss), factor * np.sort(deviation) ** power)

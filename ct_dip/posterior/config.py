@@ -46,6 +46,9 @@ class InferenceConfig(Section):
     image: Literal["auto", "mean", "linear", "dip", "tv"] = "auto"
     # views: error bars are widened until they explain views that a first fit did not see
     calibrate: Literal["views", "none"] = "views"
+    # Distribution of a single pixel with its deviation: Student's has more pixels that are known well, and
+    # more that are far off. Samples, patches and means over regions are Gaussian.
+    pixels: Literal["student", "gaussian"] = "student"
     samples: int = Field(default=100, ge=0)  # posterior samples that go into the result
     patch: int = Field(default=0, ge=0, le=10)  # width of patch covariances that do; 0 for none
     relevance: bool = True  # free pixels where the sinogram contradicts the model

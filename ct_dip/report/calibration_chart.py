@@ -51,8 +51,13 @@ def calibration_chart(result: Prediction) -> CalibrationChart | None:
     where = near if enough else seen
     levels: Floats = np.array(POINTS)
     samples = None if result.samples is None else compared.in_its_place(result.samples)
-    everywhere = coverage_curve(image, result.mean, std, levels=levels, mask=seen)
-    curve = coverage_curve(image, result.mean, std, levels=levels, mask=where, samples=samples)
+    distribution = result.pixel_distribution
+    everywhere, curve = (
+        coverage_curve(
+            image, result.mean, std, levels=levels, mask=mask, samples=drawn, distribution=distribution
+        )
+        for mask, drawn in ((seen, None), (where, samples))
+    )
     error, deviation = (result.mean - image)[where], std[where]
     bins = np.array_split(np.argsort(deviation, kind="stable"), min(ERROR_BINS, deviation.size))
     return CalibrationChart(

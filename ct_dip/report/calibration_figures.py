@@ -12,6 +12,7 @@ from matplotlib.ticker import PercentFormatter
 from scipy.stats import norm
 
 from ct_dip.arrays import Bools, Floats
+from ct_dip.data.pixel_distribution import PixelDistribution
 from ct_dip.data.prediction import Prediction
 from ct_dip.data.scores import Mean, Part, PartScores
 from ct_dip.errors import MissingPartError
@@ -25,7 +26,7 @@ from ct_dip.evaluation.residuals import (
     standardised,
 )
 from ct_dip.evaluation.score import scores_of
-from ct_dip.evaluation.sparsification import MEAN_ABSOLUTE, error_by_std, sparsification
+from ct_dip.evaluation.sparsification import error_by_std, sparsification
 
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
 
@@ -43,6 +44,7 @@ class _Evaluation(NamedTuple):
     image: Floats
     mean: Floats
     std: Floats  # with the noise of a reference
+    distribution: PixelDistribution  # of (image − mean)/std
     samples: Floats | None  # likewise; if there are enough for a band
     near: Bools  # the object, and what is next to it
     seen: Bools  # pixels that are compared
@@ -54,6 +56,16 @@ class _Evaluation(NamedTuple):
         """All pixels, and those of the object where that is a part of them."""
         part = self.near.any() and not (self.near == self.seen).all()
         return {_ALL: self.seen} | ({_NEAR: self.near} if part else {})
+
+    def normal_scores(self, mask: Bools) -> Floats:
+        """Return (image − mean)/std inside the mask, N(0, 1) if the error bars are right."""
+        return self.distribution.normal_scores(standardised(self.image, self.mean, self.std, mask))
+
+    @property
+    def axis_label(self) -> str:
+        """What `normal_scores` are."""
+        ratio = f"({self.name} − mean) / {self.deviation}"
+        return ratio if self.distribution.gaussian else f"{ratio}, as a normal score"
 
     def quantile_band(self, mask: Bools) -> Band:
         """Return the band of the points of `quantile_pairs` inside the mask."""
@@ -78,7 +90,12 @@ def calibration_figure(result: Prediction) -> Figure:
     for name, mask in evaluation.regions.items():
         colour, style = _STYLES[name]
         curve = coverage_curve(
-            evaluation.image, evaluation.mean, evaluation.std, mask=mask, samples=evaluation.samples
+            evaluation.image,
+            evaluation.mean,
+            evaluation.std,
+            mask=mask,
+            samples=evaluation.samples,
+            distribution=evaluation.distribution,
         )
         label = f"{name} ({curve.pixels})"
         axis.plot(curve.levels, curve.empirical, style, color=colour, linewidth=2, label=label)
@@ -98,8 +115,8 @@ def calibration_figure(result: Prediction) -> Figure:
 def std_error_figure(result: Prediction) -> Figure:
     """Absolute error of every pixel against its standard deviation, with the mean in bins of equal count.
 
-    On log axes a calibrated model's means lie on a line, ``E|error| = √(2/π) std``. Errors below a thousandth
-    of the largest deviation are drawn there.
+    On log axes a calibrated model's means lie on a line, ``√(2/π) std`` if it is Gaussian. Errors below a
+    thousandth of the largest deviation are drawn there.
     """
     evaluation = _evaluation(result)
     figure = Figure(figsize=(8, 5.6), layout="constrained")
@@ -114,10 +131,10 @@ def std_error_figure(result: Prediction) -> Figure:
     # A single pixel is light grey, not white.
     figure.colorbar(density, ax=axis, label="pixels").ax.set_ylim(bottom=1)
     ends = np.array([std.min(), std.max()])
-    axis.plot(
-        ends, MEAN_ABSOLUTE * ends, color=GREEN, linewidth=2, label="calibrated: mean |error| = 0.80 std"
-    )
-    axis.plot(ends, norm.ppf(0.975) * ends, ":", color=GREEN, linewidth=2, label="calibrated: 95 % are below")
+    expected, reach = evaluation.distribution.mean_absolute, evaluation.distribution.reach(0.95)
+    label = f"calibrated: mean |error| = {expected:.2f} std"
+    axis.plot(ends, expected * ends, color=GREEN, linewidth=2, label=label)
+    axis.plot(ends, reach * ends, ":", color=GREEN, linewidth=2, label="calibrated: 95 % are below")
     binned = error_by_std(evaluation.image, evaluation.mean, evaluation.std, mask=evaluation.seen)
     axis.errorbar(
         np.maximum(binned.std, floor),
@@ -128,7 +145,7 @@ def std_error_figure(result: Prediction) -> Figure:
         capsize=3,
         label="mean |error| in bins, ± 2 standard errors",
     )
-    axis.set_ylim(0.8 * floor, 2 * max(error.max(), MEAN_ABSOLUTE * top))
+    axis.set_ylim(0.8 * floor, 2 * max(error.max(), expected * top))
     axis.set_xlabel(f"{evaluation.deviation} (1/mm)")
     axis.set_ylabel(
         f"|{evaluation.name} − mean| (1/mm)" if evaluation.name == "reference" else "absolute error (1/mm)"
@@ -147,7 +164,7 @@ def residual_figure(result: Prediction) -> Figure:
     smallest = []
     for name, mask in evaluation.regions.items():
         colour, style = _STYLES[name]
-        z = standardised(evaluation.image, evaluation.mean, evaluation.std, mask)
+        z = evaluation.normal_scores(mask)
         histogram = residual_histogram(z, limit=_REACH, bins=32)
         smallest.append(0.5 / z.size / np.diff(histogram.edges)[0])
         label = f"{name}: rms {_figure(evaluation.scores[_PARTS[name]].rms_z)}"
@@ -159,7 +176,7 @@ def residual_figure(result: Prediction) -> Figure:
     for axis in (linear, logarithmic):
         axis.plot(grid, norm.pdf(grid), color=GREY, linewidth=1.5, label="N(0, 1)")
         axis.set_xlim(-_REACH, _REACH)
-        axis.set_xlabel(f"({evaluation.name} − mean) / {evaluation.deviation}")
+        axis.set_xlabel(evaluation.axis_label)
         axis.set_ylabel("density")
     logarithmic.set_yscale("log")
     logarithmic.set_ylim(bottom=min(smallest))
@@ -176,7 +193,7 @@ def quantile_figure(result: Prediction) -> Figure:
     axis = figure.add_subplot()
     for name, mask in evaluation.regions.items():
         colour, _ = _STYLES[name]
-        z = standardised(evaluation.image, evaluation.mean, evaluation.std, mask)
+        z = evaluation.normal_scores(mask)
         pairs = quantile_pairs(z)
         band = evaluation.quantile_band(mask)
         marker = "s" if name == _ALL else "o"
@@ -188,7 +205,7 @@ def quantile_figure(result: Prediction) -> Figure:
     axis.plot([low, high], [low, high], color=GREY, linewidth=1, zorder=1, label="N(0, 1)")
     axis.set_xlim(low, high)
     axis.set_xlabel("quantile of N(0, 1)")
-    axis.set_ylabel(f"quantile of ({evaluation.name} − mean) / {evaluation.deviation}")
+    axis.set_ylabel(f"quantile of {evaluation.axis_label}")
     axis.set_title("Standardised residuals, quantile by quantile")
     _legend(figure, axis, columns=1)
     return figure
@@ -201,7 +218,13 @@ def sparsification_figure(result: Prediction) -> Figure:
     figure = Figure(figsize=(8 if len(regions) > 1 else 5.5, 4.4), layout="constrained")
     axes = figure.subplots(1, len(regions), squeeze=False)[0]
     for axis, (name, mask) in zip(axes, regions.items(), strict=True):
-        curve = sparsification(evaluation.image, evaluation.mean, evaluation.std, mask=mask)
+        curve = sparsification(
+            evaluation.image,
+            evaluation.mean,
+            evaluation.std,
+            mask=mask,
+            distribution=evaluation.distribution,
+        )
         axis.plot(curve.removed, curve.error, color=ORANGE, linewidth=2, label="most uncertain first")
         axis.plot(
             curve.removed, curve.oracle, "--", color=BLUE, linewidth=2, label="oracle: largest error first"
@@ -244,6 +267,7 @@ def _evaluation(result: Prediction) -> _Evaluation:
         image=compared.image,
         mean=result.mean,
         std=compared.widened(result.std),
+        distribution=result.pixel_distribution,
         samples=samples,
         near=near_object_of(result),
         seen=result.evaluated,

@@ -8,7 +8,7 @@
   const data = JSON.parse(byId("data").textContent);
   const [rows, columns] = data.shape;
   const step = data.pixelSize; // mm
-  const WIDTH_95 = 1.959963984540054; // standard deviations to the end of a 95 % interval
+  const WIDTH_95 = data.pixels.reach; // standard deviations to the end of a 95 % interval
 
   function floats(text) {
     const raw = atob(text);
@@ -38,11 +38,10 @@
 
   // Mathematics
 
-  function upperTail(z) { // 1 − Φ(z): Chebyshev fit of erfc, relative error below 1.2e-7 (Press et al., erfcc)
-    const x = Math.abs(z) / Math.SQRT2, t = 1 / (1 + 0.5 * x);
-    const terms = [-1.26551223, 1.00002368, 0.37409196, 0.09678418, -0.18628806, 0.27886807, -1.13520398,
-      1.48851587, -0.82215223, 0.17087277];
-    const tail = 0.5 * t * Math.exp(-x * x + terms.reduceRight((sum, term) => sum * t + term, 0));
+  function upperTail(z) { // of a pixel's distribution, from a table of one side
+    const { tails, step: width } = data.pixels, place = Math.min(Math.abs(z) / width, tails.length - 1);
+    const below = Math.floor(place), above = Math.min(below + 1, tails.length - 1);
+    const tail = tails[below] + (place - below) * (tails[above] - tails[below]);
     return z >= 0 ? tail : 1 - tail;
   }
 

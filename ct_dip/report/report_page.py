@@ -16,6 +16,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from ct_dip.arrays import Floats
+from ct_dip.data.pixel_distribution import PixelDistribution
 from ct_dip.data.prediction import Prediction
 from ct_dip.data.scores import LEVELS, Scores
 from ct_dip.errors import ResultError
@@ -26,13 +27,14 @@ from ct_dip.methods import title_of
 from ct_dip.progress import format_duration
 from ct_dip.quality import psnr
 from ct_dip.report.calibration_chart import calibration_chart, log_axes
-from ct_dip.report.certainty import WIDTH_95, certainty
+from ct_dip.report.certainty import certainty
 from ct_dip.report.finding import percent
 from ct_dip.report.findings import data_findings
 from ct_dip.report.score_tables import coverage_columns, score_rows
 from ct_dip.report.verdicts import heldout_finding, place_findings, verdict
 
 SAMPLE_BYTES = 32 << 20  # of samples in the page, before base64: a phone must still open it
+_FARTHEST, _TAIL_STEP = 20.0, 0.05  # standard deviations that the table of tails has
 
 SIGN = {"good": "✓", "caution": "!", "poor": "✗", "unknown": "?"}  # colour is never the only sign
 TITLES = {
@@ -153,7 +155,8 @@ def payload(result: Prediction) -> dict[str, Any]:
     for name, values in _images(result).items():
         images.append(_image(name, TITLES[name], "attenuation", low, high, values))
     if result.std is not None:
-        wide = WIDTH_95 * float(np.quantile(result.std[seen], 0.998)) or 1.0  # the script widens it likewise
+        reach = result.pixel_distribution.reach(0.95)
+        wide = reach * float(np.quantile(result.std[seen], 0.998)) or 1.0  # the script widens it likewise
         images.append(_image("std", "Error bar (95 %)", "std", 0.0, wide, result.std))
     if compared is not None:
         error = result.difference(compared)
@@ -165,10 +168,17 @@ def payload(result: Prediction) -> dict[str, Any]:
         "pixelSize": result.pixel_size,
         "images": images,
         "mask": None if seen.all() else encode(seen.astype(np.float32)),
+        "pixels": _distribution(result.pixel_distribution),
         "samples": _samples(result),
         "residuals": _residuals(result),
         "threshold": {"start": _round((low + high) / 2, high - low), "low": low, "high": high},
     }
+
+
+def _distribution(pixels: PixelDistribution) -> dict[str, Any]:
+    """Standard deviations to the end of a 95 % interval, and upper tails by rising standard deviations."""
+    z = np.arange(0, _FARTHEST + _TAIL_STEP / 2, _TAIL_STEP)
+    return {"reach": pixels.reach(0.95), "step": _TAIL_STEP, "tails": pixels.upper_tail(z).tolist()}
 
 
 ABOUT = {
@@ -179,7 +189,7 @@ ABOUT = {
     "fbp": "Filtered back-projection, the formula that most scanners use. Noisy and streaky with few views.",
     "truth": "The object that was scanned, known because the scan was simulated.",
     "reference": "An image of the same object to compare with, which has errors of its own.",
-    "std": "The 95 % error bar of every pixel, ± 1.96 standard deviations: bright is least certain.",
+    "std": "Half of the 95 % interval of every pixel: bright is least certain.",
     "error": "Best estimate minus truth: red is too dense, blue too thin.",
     "difference": "Best estimate minus reference: red is denser than the reference, blue thinner.",
 }

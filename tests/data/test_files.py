@@ -266,6 +266,7 @@ def whole_result():
     return replace(
         result(),
         std=std,
+        degrees=3.0,
         std_error=std_error,
         samples=np.stack(samples),
         images={"fbp": fbp},
@@ -284,7 +285,7 @@ def test_everything_that_a_result_may_have_survives_its_file(tmp_path):
     again = read_result(tmp_path / "r.h5")
     for name in ("mean", "std", "std_error", "samples", "mask", "sinogram"):
         assert np.array_equal(getattr(again, name), getattr(whole, name))
-    assert again.mask.dtype == bool
+    assert (again.degrees, again.mask.dtype) == (3.0, bool)
     assert list(again.images) == ["fbp"]
     assert np.array_equal(again.images["fbp"], whole.images["fbp"])
     assert again.comparison.name == "truth"

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from scipy.ndimage import gaussian_filter
 
+from ct_dip.data.pixel_distribution import GAUSSIAN, PixelDistribution
 from ct_dip.errors import MissingPartError
 
 
@@ -18,6 +19,7 @@ class Predicted:
     samples: np.ndarray | None = None
     covariance: np.ndarray | None = None
     diagnostics: dict[str, Any] = field(default_factory=dict)
+    pixel_distribution: PixelDistribution = GAUSSIAN
 
     def covariances(self, width):
         if self.covariance is None:

@@ -8,6 +8,7 @@ import pytest
 from scipy.stats import multivariate_normal, norm
 
 from ct_dip.data.comparison import Comparison
+from ct_dip.data.pixel_distribution import PixelDistribution
 from ct_dip.data.prediction import Prediction
 from ct_dip.data.scores import LEVELS, PARTS, PATCHES, WHOLE, Scores
 from ct_dip.errors import InputError
@@ -55,6 +56,23 @@ def test_wrong_deviations_give_the_known_curve(k):
     found = scores.log_likelihood[1]
     assert found.value == pytest.approx(expected, abs=4 * found.standard_error)
     assert everywhere.ause < everywhere.ause_of_no_knowledge
+
+
+def test_pixels_of_students_distribution_are_covered_by_its_intervals_alone():
+    """Errors with heavy tails: a Gaussian of the same variance is too wide at 50 %, and less likely."""
+    rng = np.random.default_rng(3)
+    std = 0.001 * rng.uniform(0.5, 2, SHAPE)
+    mean = TRUTH + std * math.sqrt(1 / 3) * rng.standard_t(3, SHAPE)
+    student, gaussian = (
+        score(Predicted(mean=mean, std=std, pixel_distribution=PixelDistribution(v)), COMPARISON)
+        for v in (3.0, math.inf)
+    )
+    for level in LEVELS:
+        found = student.coverage(level)
+        assert found.value == pytest.approx(level, abs=4 * math.sqrt(level * (1 - level) / found.count))
+    assert gaussian.coverage(0.5).value > 0.6
+    assert student.log_likelihood[1].value > gaussian.log_likelihood[1].value + 0.1
+    assert student.parts["all"].crps.value < gaussian.parts["all"].crps.value
 
 
 @pytest.mark.parametrize("k", [0.5, 1.0, 2.0])

@@ -2,7 +2,6 @@
 
 import shutil
 from dataclasses import replace
-from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -17,7 +16,8 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium or Chrome is installed")
 
 SHAPE = (20, 24)
-RESULT = synthetic_result(SHAPE)
+RESULT = replace(synthetic_result(SHAPE), degrees=3.0, scores=None)
+REACH = RESULT.pixel_distribution.reach(0.95)  # standard deviations, not 1.96
 STEP = RESULT.pixel_size
 # Cheap, and the same on every machine.
 OPTIONS = {"viewport": {"width": 1200, "height": 900}}
@@ -99,13 +99,13 @@ def check_pixel(page, row, column, threshold):
     resolution = 10.0 ** -len(half.partition(".")[2])  # what is shown is rounded to this
     assert unit == "/mm"
     assert float(value) == pytest.approx(mean, abs=0.51 * resolution)
-    assert float(half) == pytest.approx(1.96 * std, abs=0.51 * resolution)
+    assert float(half) == pytest.approx(REACH * std, abs=0.51 * resolution)
     assert resolution < std  # rounding hides nothing
     found = answers(page, "#pixel")
     low, high = found["95 % interval"].removesuffix(" /mm").split(" to ")
-    assert float(low) == pytest.approx(mean - 1.96 * std, abs=0.51 * resolution)
-    assert float(high) == pytest.approx(mean + 1.96 * std, abs=0.51 * resolution)
-    chance = 100 * (1 - NormalDist(mean, std).cdf(threshold))
+    assert float(low) == pytest.approx(mean - REACH * std, abs=0.51 * resolution)
+    assert float(high) == pytest.approx(mean + REACH * std, abs=0.51 * resolution)
+    chance = 100 * RESULT.probability_above(threshold)[row, column]
     shown = found[f"chance of being above {threshold:g} /mm"]
     if chance < 0.1:
         assert shown == "under 0.1 %"
@@ -207,7 +207,7 @@ def test_the_threshold_changes_the_map(open_page):
 
     page.locator("#threshold").fill("0.005")
     assert float(slider.input_value()) == pytest.approx(0.005, abs=0.02 / 200)
-    chance = np.vectorize(lambda m, s: 1 - NormalDist(m, s).cdf(0.005))(RESULT.mean, RESULT.std)
+    chance = RESULT.probability_above(0.005)
     colours = pixels(page, "#map .base")
     expected = pixels(page, "#bar-map canvas")[0, np.rint(255 * chance).astype(int)]
     assert np.abs(colours - expected).max() <= 3  # one step of the bar, where chance is at its edge
@@ -306,7 +306,7 @@ def test_error_bars_are_of_95_percent_everywhere(open_page):
     page.locator("#shown input[value=std]").check(force=True)
     assert "Error bar (95 %)" in text(page, "#shown")
     ticks = [float(tick) for tick in page.locator("#bar-base .ticks span").all_inner_texts()]
-    assert 0.7 < max(ticks) / (1.96 * RESULT.std.max()) <= 1  # the last round number of the bar
+    assert 0.7 < max(ticks) / (REACH * RESULT.std.max()) <= 1  # the last round number of the bar
     # The brightest pixel is the widest; its half of the interval is at the end of the bar.
     widest = np.unravel_index(RESULT.std.argmax(), SHAPE)
     end = pixels(page, "#bar-base canvas")[0, -1]
