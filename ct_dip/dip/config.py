@@ -27,7 +27,8 @@ class DipConfig(Section):
     strength: Strength | None = None
     learning_rate: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     stopping: Literal["auto", "discrepancy", "variance", "budget"] = "auto"
-    discrepancy: float = Field(default=1.0, gt=0, allow_inf_nan=False)  # misfit that begins the cool-down
+    # Misfit that begins the cool-down; a larger one where total variation of the same strength leaves more
+    discrepancy: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     warmup_steps: int = Field(default=50, ge=1)
     cooldown_steps: int = Field(default=400, ge=1)
     max_steps: int | None = Field(default=None, ge=1)

@@ -25,7 +25,7 @@ class StoppingRule(ABC):
 
 
 class Discrepancy(StoppingRule):
-    """Morozov: the misfit is down to what the noise alone would leave.
+    """Morozov: the misfit is down to a target, such as what the noise alone would leave.
 
     The misfit of single iterates jumps while the step size is large, so its running median over the
     last ``window`` steps decides.
@@ -33,16 +33,16 @@ class Discrepancy(StoppingRule):
 
     name = "discrepancy"
 
-    def __init__(self, members: int, *, target: float, window: int = 15) -> None:
+    def __init__(self, members: int, *, target: Tensor | float, window: int = 15) -> None:
         super().__init__()
-        self.target = target
+        self.target = torch.as_tensor(target)
         self.state["recent"] = torch.full((window, members), torch.inf)
 
     def update(self, step: int, misfit: Tensor, images: Tensor) -> Tensor:
         """Take in one iterate; see `StoppingRule.update`."""
         recent = self.state["recent"]
         recent[step % len(recent)] = misfit.detach().to(recent)
-        return recent.median(dim=0).values <= self.target
+        return recent.median(dim=0).values <= self.target.to(recent)
 
 
 class RunningVariance(StoppingRule):

@@ -12,12 +12,11 @@ import numpy as np
 import pytest
 import torch
 
-from ct_dip.classical.tv_strength import choose_tv_strength
 from ct_dip.data.scan_file import write_scan
 from ct_dip.data.simulate import NoiseLevel, simulate
 from ct_dip.devices import use_threads
 from ct_dip.dip.config import DipConfig
-from ct_dip.dip.ensemble import Ensemble, FitDivergedError, network_scale
+from ct_dip.dip.ensemble import Ensemble, FitDivergedError
 from ct_dip.dip.fit import CHECKPOINT, _digest, fit_bytes, fit_dip, fit_many
 from ct_dip.dip.presets import resolve
 from ct_dip.dip.schedule import Schedule
@@ -51,16 +50,6 @@ def test_a_fit_explains_the_data_and_finds_the_object():
     assert len(fit.traces["loss"]) == fit.steps
     rebuilt = fit.scale * fit.network()(fit.network_input)[0, 0]
     np.testing.assert_allclose(rebuilt.detach().numpy(), fit.image, rtol=1e-4, atol=1e-6)
-
-
-def test_every_scan_has_the_strength_that_its_views_choose():
-    scans = [make(), make(seed=2)]
-    fits = fit_many(scans, QUICK.model_copy(update={"strength": "auto"}))
-    for scan, fit in zip(scans, fits, strict=True):
-        sinogram, variance = torch.as_tensor(scan.sinogram.copy()), torch.as_tensor(scan.variance)
-        choice = choose_tv_strength(TRANSFORM, sinogram, variance, GEOMETRY)
-        assert fit.strength == choice.recommended
-    assert fits[0].strength != fits[1].strength
 
 
 def test_the_truth_is_only_logged():
@@ -172,20 +161,6 @@ def test_a_fit_ends_with_the_noise_model_alone():
     expected = fit.misfit + 2 * fit.tv_weight / scan.sinogram.size * variation
     assert fit.loss == pytest.approx(expected, rel=1e-3)
     assert fit.traces["loss"][-1] == pytest.approx(expected, rel=0.02)  # the last step's own objective
-
-
-def test_the_scale_comes_from_the_data_whatever_the_scan_says():
-    scan = make()
-    image, seen = torch.as_tensor(scan.ground_truth.copy()), scan.evaluated
-    scale = network_scale(image, seen)
-    assert scale >= float(image.max())
-    told = [
-        Ensemble([replace(scan, attenuation_scale=value)], resolve(QUICK, (20, 20)), [0], TRANSFORM, CPU)
-        for value in (0.3 * scale, 1.0)
-    ]
-    assert told[0].scales == told[1].scales
-    with pytest.raises(ScanError, match="nowhere positive"):
-        network_scale(-image, seen)
 
 
 class KilledError(Exception):
