@@ -82,7 +82,12 @@ class Ensemble:
 
     Args:
         network: in place of the U-Net; all N start from its weights. See `ct_dip.dip.own_network`.
+
+    Attributes:
+        variant: of a subclass, what makes its fit another than this one.
     """
+
+    variant = ""
 
     def __init__(
         self,
@@ -98,7 +103,9 @@ class Ensemble:
         self.template = UNet(unet_shape(config)) if network is None else copy.deepcopy(network).cpu().float()
         self.skeleton = copy.deepcopy(self.template).to("meta" if network is None else device)
         self.sizes = {name: p.shape for name, p in self.skeleton.named_parameters()}
-        starts = [make_start(scan, config, transform, device) for scan in scans]
+        distinct = {id(scan): scan for scan in scans}
+        made = {key: make_start(scan, config, transform, device) for key, scan in distinct.items()}
+        starts = [made[id(scan)] for scan in scans]
         self.scales = [start.scale for start in starts]
         self.strengths = [start.strength for start in starts]
         self.targets = make_targets(
@@ -144,7 +151,7 @@ class Ensemble:
         self.kept = self.adam.weights.clone()
         self.stopped_at = torch.zeros(members, dtype=torch.long)
         self.traces: dict[str, list[Tensor]] = {"loss": [], "misfit": [], "psnr": []}
-        self.snapshot = _copy(self.state())
+        self.snapshot: dict[str, Tensor] = {}
         value = objective(transform, config.data_term, device)
 
         def loss(
@@ -190,7 +197,7 @@ class Ensemble:
     def step(self) -> dict[str, float]:
         """One optimiser step of the networks that are not done; returns figures to show."""
         step = self.adam.steps
-        if step % _SNAPSHOT_STEPS == 0:
+        if step % _SNAPSHOT_STEPS == 0 or not self.snapshot:
             self.snapshot = _copy(self.state())
         z = self.inputs
         if self.config.jitter:

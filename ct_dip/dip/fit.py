@@ -3,7 +3,7 @@
 import json
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -79,6 +79,7 @@ def fit_many(
     run_folder: str | Path | None = None,
     resume: Resume = "exact",
     device: torch.device | str = "cpu",
+    kind: Callable[..., Ensemble] = Ensemble,
 ) -> list[DipFit]:
     """Fit N networks together, one per scan: scans of one geometry, or one scan N times with N seeds.
 
@@ -87,6 +88,7 @@ def fit_many(
 
     Args:
         network: see `fit_dip`; all fits start from its weights.
+        kind: makes the ensemble: a subclass, which may return other fits than one per scan.
     """
     if not scans:
         raise InputError("no scans were given")
@@ -102,8 +104,16 @@ def fit_many(
         refuse_unet_settings(settings, geometry.domain_shape)
     if transform is None:
         transform = ray_transform(geometry, device=device)
-    ensemble = Ensemble(scans, settings, seeds, transform, torch.device(device), network)
-    digest = _digest(scans, settings, seeds, transform_digest(transform, device), ensemble.device, network)
+    ensemble = kind(scans, settings, seeds, transform, torch.device(device), network)
+    digest = _digest(
+        scans,
+        settings,
+        seeds,
+        transform_digest(transform, device),
+        ensemble.device,
+        network,
+        ensemble.variant,
+    )
     path = None if run_folder is None else Path(run_folder) / CHECKPOINT
     progress = progress or Progress()
     if path is not None:
@@ -112,7 +122,7 @@ def fit_many(
         if state is not None:
             _restore(ensemble, state, path)
     before = ensemble.adam.steps
-    with progress.stage("deep image prior", settings.max_steps) as stage:
+    with progress.stage("deep image prior", ensemble.schedule.longest) as stage:
         saved = trimmed = time.monotonic()
         while not ensemble.finished:
             figures = ensemble.step()
@@ -174,6 +184,7 @@ def _digest(
     transform: str,
     device: torch.device,
     network: nn.Module | None = None,
+    variant: str = "",
 ) -> str:
     """Everything that the bits of a fit depend on, as a JSON object."""
     parts = {
@@ -187,4 +198,6 @@ def _digest(
     }
     if network is not None:
         parts["network"] = network_digest(network)
+    if variant:
+        parts["variant"] = variant
     return json.dumps(parts, sort_keys=True)
