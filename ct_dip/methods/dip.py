@@ -1,17 +1,19 @@
 """The deep image prior: a network fitted to one sinogram."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Self, cast
 
+import numpy as np
 import torch
 
+from ct_dip.arrays import Floats
 from ct_dip.config import Preset, RunConfig
 from ct_dip.data.prediction import Prediction
 from ct_dip.data.scan import Scan
 from ct_dip.dip.budget import budget_warning
 from ct_dip.dip.config import DipConfig
 from ct_dip.dip.ensemble import DipFit, Ensemble
-from ct_dip.dip.fit import fit_bytes, fit_dip
+from ct_dip.dip.fit import fit_bytes, fit_many
 from ct_dip.dip.own_network import UNET_SETTINGS, network_name, refuse_unet_settings
 from ct_dip.dip.presets import resolve, unet_shape
 from ct_dip.dip.unet import UNet
@@ -72,8 +74,15 @@ class Dip(Method[DipRun]):
         )
 
 
-def plan_fit(scan: Scan, config: DipRun, start: Plan) -> Plan:
+def plan_fit(
+    scan: Scan, config: DipRun, start: Plan, *, members: int = 1, more_steps: int = 0, copies: int = 0
+) -> Plan:
     """Add the fit of the network to a plan.
+
+    Args:
+        members: networks that are fitted as one batch.
+        more_steps: that a fit takes beyond its budget.
+        copies: of the weights that it keeps besides.
 
     Raises:
         InputError: the network is one of the user's own that cannot be fitted.
@@ -83,7 +92,7 @@ def plan_fit(scan: Scan, config: DipRun, start: Plan) -> Plan:
         if "fit" in start.given:
             raise InputError("network has no effect beside a fit, which has its own; drop one of them")
         refuse_unet_settings(dip, scan.geometry.domain_shape)
-    needed = fit_bytes(dip, scan.geometry.domain_shape, network=own)
+    needed = fit_bytes(dip, scan.geometry.domain_shape, members, network=own)
     network = template(scan, config, start.given)
     weights = sum(p.numel() for p in network.parameters())
     name = f"{network_name(network)} (own)"
@@ -91,7 +100,9 @@ def plan_fit(scan: Scan, config: DipRun, start: Plan) -> Plan:
         norm = f"{network.shape.norm_groups} norm groups" if network.shape.norm_groups else "no norm"
         name = f"U-Net, channels {'-'.join(str(c) for c in network.shape.channels)}, {norm}"
     plan = start.with_facts(network=f"{name}, {weights} weights", weights=weights)
-    return plan.with_stage(STAGE, needed, passes=3 * dip.max_steps)
+    return plan.with_stage(
+        STAGE, needed + 4 * copies * weights, passes=3 * members * (dip.max_steps + more_steps)
+    )
 
 
 def template(scan: Scan, config: DipRun, given: Mapping[str, Any]) -> torch.nn.Module:
@@ -110,11 +121,16 @@ def used_settings(given: Mapping[str, Any], fit: DipFit) -> dict[str, Any]:
     return {"dip": {"strength": fit.strength, **replaced}}
 
 
-def trial_ensemble(scan: Scan, config: DipRun, plan: Plan, transform: RayTransform) -> Ensemble:
+def trial_ensemble(
+    scan: Scan, config: DipRun, plan: Plan, transform: RayTransform, members: int = 1
+) -> Ensemble:
     """A fit that never ends, to measure the time of its steps."""
     dip = resolve(config.dip, scan.geometry.domain_shape)
     endless = dip.model_copy(update={"stopping": "budget", "max_steps": 10**9})
-    return Ensemble([scan], endless, [0], transform, torch.device("cpu"), plan.given.get("network"))
+    seeds = list(range(members))
+    return Ensemble(
+        [scan] * members, endless, seeds, transform, torch.device("cpu"), plan.given.get("network")
+    )
 
 
 def fit_seconds(trial: Ensemble, config: DipRun) -> float:
@@ -123,28 +139,87 @@ def fit_seconds(trial: Ensemble, config: DipRun) -> float:
     return steps * time_of(trial.step)
 
 
+def pass_seconds(
+    scan: Scan, config: DipRun, plan: Plan, transform: RayTransform, members: int = 1
+) -> dict[str, float]:
+    """What stages last by their passes, at most, from steps of a fit, which are three passes each."""
+    trial = trial_ensemble(scan, config, plan, transform, members)
+    each = time_of(trial.step) / (3 * members)
+    return {stage.name: stage.passes * each for stage in plan.stages if stage.passes}
+
+
 def fit_network(job: Job[Any], transform: RayTransform) -> tuple[DipFit, dict[str, Any]]:
     """The network fitted to the job's scan, and its diagnostics; a fit that was given is taken as it is."""
-    _, diagnostics = job.variance()
     fit: DipFit | None = job.given.get("fit")
     if fit is None:
-        fit = fit_dip(
-            job.scan,
-            job.config.dip,
-            network=job.given.get("network"),
-            seed=job.config.seed,
-            transform=transform,
-            progress=job.progress,
-            run_folder=job.run_folder,
-            resume=job.resume,
-            device=job.sinogram.device,
-        )
-    elif fit.image.shape != job.scan.geometry.domain_shape:
+        (fit,), diagnostics = fit_members(job, transform)
+        return fit, diagnostics
+    if fit.image.shape != job.scan.geometry.domain_shape:
         raise InputError(
             f"the fit has shape {fit.image.shape}, the scan's image {job.scan.geometry.domain_shape}; "
             "give the scan that it was fitted to"
         )
-    diagnostics |= {"steps": fit.steps, "misfit": fit.misfit, "loss": fit.loss, "stopped_by": fit.stopped_by}
+    return fit, _diagnostics(job, [fit])
+
+
+def fit_members(
+    job: Job[Any],
+    transform: RayTransform,
+    seeds: Sequence[int] | None = None,
+    kind: Callable[..., Ensemble] = Ensemble,
+) -> tuple[list[DipFit], dict[str, Any]]:
+    """Networks fitted to the job's scan as one batch, and their diagnostics.
+
+    Args:
+        seeds: of the networks; that of the job if ``None``.
+        kind: see `ct_dip.dip.fit.fit_many`.
+    """
+    seeds = [job.config.seed] if seeds is None else seeds
+    fits = fit_many(
+        [job.scan] * len(seeds),
+        job.config.dip,
+        network=job.given.get("network"),
+        seeds=seeds,
+        transform=transform,
+        progress=job.progress,
+        run_folder=job.run_folder,
+        resume=job.resume,
+        device=job.sinogram.device,
+        kind=kind,
+    )
+    return fits, _diagnostics(job, fits)
+
+
+def _diagnostics(job: Job[Any], fits: Sequence[DipFit]) -> dict[str, Any]:
+    """What fits say of themselves: the longest one's steps, and means."""
+    _, diagnostics = job.variance()
+    longest = max(fits, key=lambda fit: fit.steps)
+    diagnostics |= {
+        "steps": longest.steps,
+        "misfit": float(np.mean([fit.misfit for fit in fits])),
+        "loss": float(np.mean([fit.loss for fit in fits])),
+        "stopped_by": longest.stopped_by,
+    }
     if warning := budget_warning(diagnostics):
         job.progress.note(warning)
-    return fit, diagnostics
+    return diagnostics
+
+
+def predict_from(samples: Floats, job: Job[Any], fit: DipFit, diagnostics: dict[str, Any]) -> Prediction:
+    """The prediction of images that are equally likely: their mean, their deviations, and they themselves.
+
+    Args:
+        samples: 1/mm, (n, rows, columns).
+        fit: of the network that they are from, or of the first one.
+    """
+    mean = samples.mean(axis=0, dtype=np.float64)
+    squares = np.square(samples - mean).sum(axis=0)
+    return Prediction(
+        mean=mean,
+        std=np.sqrt(squares / max(1, len(samples) - 1)),
+        samples=samples.astype(np.float32),
+        images={"dip": fit.image},
+        diagnostics=diagnostics,
+        traces=fit.traces,
+        settings=used_settings(job.given, fit),
+    )

@@ -1,0 +1,52 @@
+"""A deep ensemble: networks that differ in where they began."""
+
+import numpy as np
+from pydantic import Field
+
+from ct_dip.config import Section
+from ct_dip.data.prediction import Prediction
+from ct_dip.data.scan import Scan
+from ct_dip.method import Job, Method
+from ct_dip.methods.dip import DipRun, fit_members, pass_seconds, plan_fit, predict_from
+from ct_dip.operators.ray import RayTransform
+from ct_dip.plan import Plan
+
+
+class EnsembleConfig(Section):
+    """How many networks; their seeds begin with that of the run."""
+
+    members: int = Field(default=5, ge=2)
+
+
+class EnsembleRun(DipRun):
+    """Settings of method ``ensemble``."""
+
+    ensemble: EnsembleConfig = EnsembleConfig()
+
+
+class DeepEnsemble(Method[EnsembleRun]):
+    """``mean = 1/M Σ f(w̃_m)`` and ``std² = 1/(M − 1) Σ (f(w̃_m) − mean)²`` over seeds m = 1 … M."""
+
+    name = "ensemble"
+    title = "an ensemble of deep image priors"
+    summary = "Several networks fitted to this scan from different starts: their mean, and where they differ."
+    reference = "Lakshminarayanan et al. 2017, Simple and scalable predictive uncertainty by deep ensembles"
+    gives = ("image", "error bars", "samples")
+    config = EnsembleRun
+    keeps_stages = True
+
+    def plan(self, scan: Scan, config: EnsembleRun, start: Plan) -> Plan:
+        """Add the fit of all networks as one batch."""
+        return plan_fit(scan, config, start, members=config.ensemble.members)
+
+    def seconds(
+        self, scan: Scan, config: EnsembleRun, plan: Plan, transform: RayTransform
+    ) -> dict[str, float]:
+        """From a few steps of all networks."""
+        return pass_seconds(scan, config, plan, transform, config.ensemble.members)
+
+    def run(self, job: Job[EnsembleRun]) -> Prediction:
+        """Fit the networks together."""
+        seeds = range(job.config.seed, job.config.seed + job.config.ensemble.members)
+        fits, diagnostics = fit_members(job, job.transform(), list(seeds))
+        return predict_from(np.stack([fit.image for fit in fits]), job, fits[0], diagnostics)
