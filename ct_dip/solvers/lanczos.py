@@ -107,6 +107,12 @@ def spectral_density(
     return SpectralDensity(size=size, nodes=torch.where(nodes > rounding, nodes, 0), weights=weights)
 
 
+def spectral_measure(operator: Operator, start: Tensor, steps: int) -> tuple[Tensor, Tensor]:
+    """Nodes θ and weights w, (vectors, steps), of ``vᵀ f(C) v ≈ ‖v‖² Σ_k w_k f(θ_k)`` for rows v of start."""
+    nodes, weights = _rule(*lanczos(operator, start, steps))
+    return nodes.clamp_min(0), weights
+
+
 def log_det(
     operator: Operator,
     size: int,

@@ -1,0 +1,42 @@
+"""The published recipe is lin-dip with other defaults, and nothing else."""
+
+import numpy as np
+
+import ct_dip
+from ct_dip.methods import load_config
+from tests.tiny import scan
+
+DIP = {"channels": (3, 2), "max_steps": 30, "cooldown_steps": 10, "strength": 0.1}
+RECIPE = {
+    "prior": "block",
+    "objective": "optimum",
+    "hyperprior": "tv-predcp",
+    "predcp_strength": "paper",
+    "complement": "floor",
+    "image": "dip",
+    "calibrate": "none",
+    "relevance": False,
+}
+
+
+def test_it_is_lin_dip_with_that_recipe():
+    common = {"starts": 1, "samples": 5, "regime": "exact"}
+    paper = ct_dip.reconstruct(scan(), method="lin-dip-paper", dip=DIP, **common)
+    spelled = ct_dip.reconstruct(scan(), method="lin-dip", dip=DIP, inference=RECIPE | common)
+    for name in ("mean", "std", "samples"):
+        np.testing.assert_array_equal(getattr(paper, name), getattr(spelled, name))
+    np.testing.assert_array_equal(paper.mean, paper.images["dip"])
+    assert paper.heldout is None
+    floor = paper.posterior.problem.complement
+    assert not floor.in_model
+    least = floor.variance.sqrt().numpy().reshape(paper.std.shape) * paper.posterior.scale
+    noise = paper.diagnostics["sigma_y"] / paper.diagnostics["sigma_y_stated"]
+    assert (paper.std >= 0.999 * noise * least).all()
+    again = ct_dip.reconstruct(scan(), **paper.settings)
+    np.testing.assert_array_equal(again.std, paper.std)
+
+
+def test_a_setting_leaves_the_others_as_published():
+    inference = load_config(method="lin-dip-paper", settings=["inference.samples=7"]).inference
+    assert inference.samples == 7
+    assert {name: getattr(inference, name) for name in RECIPE} == RECIPE
