@@ -9,7 +9,7 @@ own by an entry point of the group ``ct_dip.methods``::
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, TypeVar
@@ -86,8 +86,6 @@ class Method(ABC, Generic[Config]):
         projects: whether it uses the ray transform, so that ``backend`` and ``kernel`` have an effect.
         keeps_stages: whether a run folder has an effect.
         limits_time: whether a time budget has an effect.
-        find_other: finds another method by its name, for one that is made around others; whoever finds this
-            one sets it.
     """
 
     name: ClassVar[str]
@@ -100,7 +98,6 @@ class Method(ABC, Generic[Config]):
     projects: ClassVar[bool] = True
     keeps_stages: ClassVar[bool] = False
     limits_time: ClassVar[bool] = False
-    find_other: "Callable[[str], Method[Any]]"
 
     def plan(self, scan: Scan, config: Config, start: Plan) -> Plan:
         """Add the method's stages to the plan of a run.

@@ -28,12 +28,6 @@ def find_method(name: str) -> Method[Any]:
     Raises:
         InputError: there is none, or its package cannot be loaded.
     """
-    method = _load(name)
-    method.find_other = find_method
-    return method
-
-
-def _load(name: str) -> Method[Any]:
     if name in _own():
         module = importlib.import_module(f"{__name__}.{_own()[name]}")
         classes = [each for _, each in inspect.getmembers(module, inspect.isclass)]

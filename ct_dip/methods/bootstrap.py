@@ -15,6 +15,7 @@ from ct_dip.data.noise import NoiseModel, PhotonNoise, WhiteNoise, add_photon_no
 from ct_dip.data.prediction import Prediction
 from ct_dip.data.scan import Scan
 from ct_dip.method import Job, Method
+from ct_dip.methods import find_method
 from ct_dip.operators.ray import RayTransform
 from ct_dip.plan import Plan
 from ct_dip.progress import Progress
@@ -127,7 +128,7 @@ class Bootstrap(Method[BootstrapRun]):
 
     def _other(self, config: BootstrapRun, scan: Scan) -> tuple[Method[Any], RunConfig]:
         """The method that is repeated, and its settings."""
-        method = self.find_other(config.bootstrap.of)
+        method = find_method(config.bootstrap.of)
         shared = {name: getattr(config, name) for name in _SHARED}
         values = config.bootstrap.settings | shared | {"method": method.name}
         return method, validate(method.config, values).resolved(scan.geometry.domain_shape)

@@ -18,6 +18,7 @@ class PublishedInference(InferenceConfig):
     complement: Literal["slope", "white", "floor", "none"] = "floor"
     image: Literal["auto", "mean", "linear", "dip", "tv"] = "dip"
     calibrate: Literal["views", "none"] = "none"
+    pixels: Literal["student", "gaussian"] = "gaussian"
     relevance: bool = False
 
 

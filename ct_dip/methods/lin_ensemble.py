@@ -110,6 +110,7 @@ def _mixture(parts: list[Prediction], samples: int, diagnostics: dict[str, Any])
     return Prediction(
         mean=np.mean([part.mean for part in parts], axis=0),
         std=np.sqrt(np.mean(variances, axis=0) + np.var([part.mean for part in parts], axis=0)),
+        degrees=first.degrees,
         samples=np.stack(drawn, axis=1).reshape(-1, *first.mean.shape)[:samples] if drawn else None,
         images={name: np.mean([part.images[name] for part in parts], axis=0) for name in first.images},
         diagnostics=first.diagnostics
