@@ -23,7 +23,7 @@ from ct_dip.errors import CtDipError
 from ct_dip.operators.linear_map import LinearMap
 from ct_dip.quality import psnr
 
-_SNAPSHOT_STEPS = 100
+_ROLLBACK_STEPS = 100
 _PSNR_STEPS = 25  # a PSNR takes a copy of the image to the host
 # After the warm-up, a loss this many times the first one means that the network is lost: it may have
 # exploded, or collapsed to a constant image, from which no gradient leads back.
@@ -151,7 +151,7 @@ class Ensemble:
         self.kept = self.adam.weights.clone()
         self.stopped_at = torch.zeros(members, dtype=torch.long)
         self.traces: dict[str, list[Tensor]] = {"loss": [], "misfit": [], "psnr": []}
-        self.snapshot: dict[str, Tensor] = {}
+        self.rollback: dict[str, Tensor] = {}
         value = objective(transform, config.data_term, device)
 
         def loss(
@@ -197,8 +197,8 @@ class Ensemble:
     def step(self) -> dict[str, float]:
         """One optimiser step of the networks that are not done; returns figures to show."""
         step = self.adam.steps
-        if step % _SNAPSHOT_STEPS == 0 or not self.snapshot:
-            self.snapshot = _copy(self.state())
+        if step % _ROLLBACK_STEPS == 0 or not self.rollback:
+            self.rollback = _copy(self.state())
         z = self.inputs
         if self.config.jitter:
             noise = torch.randn(z.shape, generator=self.generator).to(z)
@@ -277,7 +277,7 @@ class Ensemble:
             quality.append(torch.tensor(values))
 
     def _diverged(self, loss: Tensor) -> bool:
-        """Roll back to the last snapshot, once per network, with a tenth of the step size."""
+        """Go back up to a hundred steps, once per network, with a tenth of the step size."""
         warm = self.adam.steps > self.config.warmup_steps
         bad = ~torch.isfinite(loss) | (warm & (loss > _LOST * self.traces["loss"][0]))
         bad &= ~self.done
@@ -289,7 +289,7 @@ class Ensemble:
                 "use a smaller dip.learning_rate"
             )
         factor = torch.where(bad, 0.1, self.rate_factor)
-        self.restore(_copy(self.snapshot))
+        self.restore(_copy(self.rollback))
         self.rate_factor = factor
         return True
 

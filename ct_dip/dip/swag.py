@@ -26,12 +26,12 @@ class WeightMoments:
 
     Args:
         weights: of the same size, device and type as those to come.
-        rank: K.
+        kept: K.
     """
 
-    def __init__(self, weights: Tensor, rank: int) -> None:
+    def __init__(self, weights: Tensor, kept: int) -> None:
         self.mean, self.squares = torch.zeros_like(weights), torch.zeros_like(weights)
-        self.differences = weights.new_zeros(rank, len(weights))
+        self.differences = weights.new_zeros(kept, len(weights))
         self.count = torch.zeros((), dtype=torch.long)
 
     def update(self, weights: Tensor) -> None:
@@ -49,10 +49,10 @@ class WeightMoments:
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
         """Weights, (count, P)."""
-        rank = min(int(self.count), len(self.differences))
+        kept = min(int(self.count), len(self.differences))
         each = torch.randn(count, len(self.mean), generator=generator).to(self.mean)
-        low = torch.randn(count, rank, generator=generator).to(self.mean)
-        spread = low @ self.differences[:rank] / max(1, rank - 1) ** 0.5
+        low = torch.randn(count, kept, generator=generator).to(self.mean)
+        spread = low @ self.differences[:kept] / max(1, kept - 1) ** 0.5
         return self.mean + (each * self.variance.sqrt() + spread) / 2**0.5
 
 
@@ -104,20 +104,20 @@ class SwagEnsemble(Ensemble):
         collected: weights that are taken after the cool-down, one of ``every`` so many steps.
         batch: share of the views that such a step sees.
         rate: relative to the peak rate of the fit.
-        rank: K.
+        differences: K.
     """
 
     def __init__(
-        self, *arguments: Any, collected: int, every: int, batch: float, rate: float, rank: int
+        self, *arguments: Any, collected: int, every: int, batch: float, rate: float, differences: int
     ) -> None:
         super().__init__(*arguments)
         assert len(self.scans) == 1, "the path of one network"
-        self.variant = f"SWAG {collected} {every} {batch:g} {rate:g} {rank}"
+        self.variant = f"SWAG {collected} {every} {batch:g} {rate:g} {differences}"
         self.every, self.batch, plain = every, batch, self.schedule
         self.schedule: CollectingSchedule = CollectingSchedule(
             **vars(plain), rate=rate * plain.peak, steps=collected * every
         )
-        self.moments = WeightMoments(self.adam.weights[0], rank)
+        self.moments = WeightMoments(self.adam.weights[0], differences)
 
     def step(self) -> dict[str, float]:
         """One step, and after the cool-down a look at the weights."""

@@ -19,7 +19,7 @@ SAMPLES = "samples of weights"  # name of the stage
 
 
 class SwagConfig(Section):
-    """Weights that are ``collected`` after the fit, one of every so many steps.
+    """Weights that are ``collected`` after the fit, one of every so many steps, with the last differences.
 
     These steps see a share ``batch`` of the views, at ``rate`` times the fit's peak rate.
     """
@@ -28,7 +28,7 @@ class SwagConfig(Section):
     every: int = Field(default=10, ge=1)
     batch: float = Field(default=0.25, gt=0, le=1)
     rate: float = Field(default=0.3, gt=0, allow_inf_nan=False)
-    rank: int = Field(default=20, ge=2)
+    differences: int = Field(default=20, ge=2)
     samples: int = Field(default=100, ge=2)
 
 
@@ -57,7 +57,7 @@ class Swag(Method[SwagRun]):
                 f"dip.data_term {config.dip.data_term!r} is not offered with method swag, whose steps see a "
                 "part of the views; use gaussian"
             )
-        steps, copies = settings.collected * settings.every, 2 * settings.rank + 4
+        steps, copies = settings.collected * settings.every, 2 * settings.differences + 4
         plan = plan_fit(scan, config, start, more_steps=steps, copies=copies)
         return plan.with_stage(SAMPLES, passes=settings.samples)
 

@@ -29,7 +29,7 @@ QUICK = DipConfig(**DIP)
 KINDS = {
     "mc-dropout": partial(DropoutEnsemble, rate=0.1),
     "snapshot": partial(SnapshotEnsemble, cycles=3),
-    "swag": partial(SwagEnsemble, rate=0.5, collected=8, every=5, rank=4, batch=0.3),
+    "swag": partial(SwagEnsemble, rate=0.5, collected=8, every=5, differences=4, batch=0.3),
 }
 
 
@@ -114,7 +114,7 @@ def test_moments_converge_to_those_of_a_known_gaussian():
     generator = torch.Generator().manual_seed(0)
     root = torch.tensor([[1.0, 0, 0], [0.8, 0.5, 0], [-0.3, 0.2, 2.0]], dtype=torch.float64)
     center, count = torch.tensor([3.0, -1.0, 0.5], dtype=torch.float64), 1000
-    moments = WeightMoments(center, rank=count)
+    moments = WeightMoments(center, kept=count)
     for draw in torch.randn(count, 3, generator=generator, dtype=torch.float64):
         moments.update(center + root @ draw)
     covariance, error = root @ root.T, (2 / count) ** 0.5
@@ -127,7 +127,7 @@ def test_moments_converge_to_those_of_a_known_gaussian():
 
 
 def test_few_differences_are_those_of_the_last_weights():
-    moments = WeightMoments(torch.zeros(1), rank=2)
+    moments = WeightMoments(torch.zeros(1), kept=2)
     for value in (1.0, 2.0, 6.0):
         moments.update(torch.tensor([value]))
     assert float(moments.mean) == 3.0
@@ -136,7 +136,9 @@ def test_few_differences_are_those_of_the_last_weights():
 
 
 def test_swag_draws_images_around_that_of_the_mean_weights():
-    found = ct_dip.reconstruct(SCAN, method="swag", seed=3, collected=8, every=5, rank=4, samples=30, dip=DIP)
+    found = ct_dip.reconstruct(
+        SCAN, method="swag", seed=3, collected=8, every=5, differences=4, samples=30, dip=DIP
+    )
     assert found.samples.shape == (30, 16, 16)
     assert (found.std > 0).all()
     assert np.abs(found.mean - found.images["dip"]).max() < 5 * found.std.max()
