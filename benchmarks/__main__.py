@@ -16,6 +16,7 @@ BENCHMARKS = {
     "dip-real": "benchmarks.dip_real",
     "evidence-fit": "benchmarks.evidence_fit",
     "kmnist-loglik": "benchmarks.kmnist_loglik",
+    "methods": "benchmarks.methods",
     "objects": "benchmarks.objects",
     "scaling": "benchmarks.scaling",
     "tangent-products": "benchmarks.tangent_products",

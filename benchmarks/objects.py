@@ -10,14 +10,14 @@ as it is finished, and not measured again.
 """
 
 import argparse
-import json
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchmarks.kept_rows import KeptRows
 from benchmarks.measure import Row
 from benchmarks.object_list import LISTS, Item, make_scan
 from ct_dip.data.prediction import Prediction
@@ -60,18 +60,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Iterator[Row]:
-    out: Path | None = arguments.out
-    known = {} if out is None or not out.exists() else _read(out)
+    kept = KeptRows(arguments.out, lambda row: (row.case, *row.details["settings"]))
     for item in LISTS[arguments.list]:
         if (arguments.quick and not item.quick) or not item.label.startswith(tuple(arguments.cases or [""])):
             continue
-        row = known.get((item.label, *arguments.set))
-        if row is None:
-            row = measure(item, arguments.set)
-            if out is not None:
-                with out.open("a") as file:
-                    file.write(json.dumps(row.as_dict(), ensure_ascii=False) + "\n")
-        yield row
+        yield kept.get((item.label, *arguments.set), partial(measure, item, arguments.set))
 
 
 def spell(row: Row) -> str:
@@ -140,15 +133,3 @@ def _read_by(method: str, settings: list[str]) -> list[str]:
     if method != METHODS[-1]:
         others.add("check")
     return [setting for setting in settings if setting.partition("=")[0].partition(".")[0] not in others]
-
-
-def _read(path: Path) -> dict[tuple[str, ...], Row]:
-    """Rows by label and settings."""
-    own = {field.name for field in fields(Row)}
-    known = {}
-    for line in path.read_text().splitlines():
-        values = json.loads(line)
-        details = {name: values.pop(name) for name in list(values) if name not in own}
-        row = Row(**values, details=details)
-        known[(row.case, *details["settings"])] = row
-    return known
