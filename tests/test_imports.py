@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 ORDER = """
     errors arrays text checks files labels plain_yaml memory devices progress checkpoint quality config
     geometry scanners convert operators solvers
-    data classical importers
+    data classical image_space importers
     dip tangent priors evidence posterior
     evaluation plan method methods pipeline compare_methods
     report ct_dip cli __main__
