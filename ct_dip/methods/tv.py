@@ -1,10 +1,13 @@
 """Total variation."""
 
+from typing import Any
+
 import numpy as np
 import torch
 from pydantic import Field
+from torch import Tensor
 
-from ct_dip.classical.tv import tv
+from ct_dip.classical.tv import TvResult, tv
 from ct_dip.classical.tv_strength import choose_tv_strength
 from ct_dip.config import RunConfig, Section, Strength
 from ct_dip.data.prediction import Prediction
@@ -45,37 +48,9 @@ class Tv(Method[TvRun]):
 
     def run(self, job: Job[TvRun]) -> Prediction:
         """Iterate until the duality gap is small."""
-        settings = job.config.tv
         transform = job.transform()
         variance, diagnostics = job.variance()
-        strength = settings.strength
-        if strength == "auto":
-            with job.progress.stage("strength of total variation"):
-                strength = choose_tv_strength(
-                    transform,
-                    job.sinogram,
-                    variance,
-                    job.scan.geometry,
-                    isotropic=settings.isotropic,
-                    seed=job.config.seed,
-                ).recommended
-        with job.progress.stage("total variation", settings.max_iterations) as stage:
-            solution = tv(
-                transform,
-                job.sinogram,
-                variance=variance,
-                strength=strength,
-                isotropic=settings.isotropic,
-                tolerance=settings.tolerance,
-                max_iterations=settings.max_iterations,
-                seed=job.config.seed,
-                report=lambda step, objective, gap: stage.update(step, objective=objective, gap=gap),
-            )
-        if not solution.converged:
-            job.progress.note(
-                f"total variation stopped after {solution.iterations} iterations at a relative duality gap "
-                f"of {solution.gap:.2g}, above tv.tolerance {settings.tolerance:g}; raise tv.max_iterations"
-            )
+        solution, strength = solve_tv(job, transform, variance)
         diagnostics |= {
             "iterations": solution.iterations,
             "duality_gap": solution.gap,
@@ -87,3 +62,37 @@ class Tv(Method[TvRun]):
             traces={"duality_gap": np.array(solution.gaps)},
             settings={"tv": {"strength": strength}},
         )
+
+
+def solve_tv(job: Job[Any], transform: RayTransform, variance: Tensor) -> tuple[TvResult, float]:
+    """Return the image of section ``tv``, and the strength that was given or chosen from the data."""
+    settings: TvConfig = job.config.tv
+    strength = settings.strength
+    if strength == "auto":
+        with job.progress.stage("strength of total variation"):
+            strength = choose_tv_strength(
+                transform,
+                job.sinogram,
+                variance,
+                job.scan.geometry,
+                isotropic=settings.isotropic,
+                seed=job.config.seed,
+            ).recommended
+    with job.progress.stage("total variation", settings.max_iterations) as stage:
+        solution = tv(
+            transform,
+            job.sinogram,
+            variance=variance,
+            strength=strength,
+            isotropic=settings.isotropic,
+            tolerance=settings.tolerance,
+            max_iterations=settings.max_iterations,
+            seed=job.config.seed,
+            report=lambda step, objective, gap: stage.update(step, objective=objective, gap=gap),
+        )
+    if not solution.converged:
+        job.progress.note(
+            f"total variation stopped after {solution.iterations} iterations at a relative duality gap "
+            f"of {solution.gap:.2g}, above tv.tolerance {settings.tolerance:g}; raise tv.max_iterations"
+        )
+    return solution, strength

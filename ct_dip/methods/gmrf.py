@@ -1,0 +1,85 @@
+"""A Gaussian Markov random field."""
+
+import dataclasses
+from typing import Any, Literal
+
+from pydantic import Field
+
+from ct_dip.config import RunConfig, Section
+from ct_dip.data.prediction import Prediction
+from ct_dip.data.scan import Scan
+from ct_dip.image_space.chain_prediction import chain_prediction
+from ct_dip.image_space.gibbs import GaussianField, Prior, gibbs
+from ct_dip.image_space.problem import pixel_problem
+from ct_dip.method import Job, Method
+from ct_dip.operators.ray import RayTransform
+from ct_dip.plan import Plan
+
+STAGE = "Gibbs samples"
+
+
+class GibbsConfig(Section):
+    """One chain; ``noise``: as stated, or its size sampled, too."""
+
+    draws: int = Field(default=500, ge=2)
+    burn_in: int = Field(default=100, ge=0)
+    noise: Literal["sampled", "stated"] = "sampled"
+    samples: int = Field(default=200, ge=2)
+
+
+class GmrfRun(RunConfig):
+    """Settings of method ``gmrf``."""
+
+    gmrf: GibbsConfig = GibbsConfig()
+
+
+class Gmrf(Method[GmrfRun]):
+    """``p(x | d) ∝ d^{(n−1)/2} exp(−d ‖D x‖²/2)``; d, the noise and x by Gibbs sampling."""
+
+    name = "gmrf"
+    title = "a Gaussian Markov random field"
+    summary = "Smoothness between neighbouring pixels; how smooth, and how noisy, is sampled with the image."
+    reference = "Bardsley 2012, MCMC-based image reconstruction with uncertainty quantification"
+    gives = ("image", "error bars", "samples")
+    config = GmrfRun
+
+    def plan(self, scan: Scan, config: GmrfRun, start: Plan) -> Plan:
+        """Keep all draws in memory."""
+        return plan_gibbs(config.gmrf, start)
+
+    def run(self, job: Job[GmrfRun]) -> Prediction:
+        """Sample."""
+        transform = job.transform()
+        return run_gibbs(job, transform, job.config.gmrf, GaussianField(job.plan.pixels))
+
+
+def plan_gibbs(settings: GibbsConfig, start: Plan) -> Plan:
+    """Add the stage of a chain whose draws are kept, with copies for their statistics."""
+    return start.with_stage(STAGE, 4 * 4 * settings.draws * start.pixels)
+
+
+def run_gibbs(job: Job[Any], transform: RayTransform, settings: GibbsConfig, prior: Prior) -> Prediction:
+    """Sample a Markov random field with its hyperparameters."""
+    variance, diagnostics = job.variance()
+    problem = pixel_problem(transform, job.sinogram, variance, seed=job.config.seed)
+    with job.progress.stage(STAGE, settings.burn_in + settings.draws) as stage:
+        chain = gibbs(
+            problem,
+            prior,
+            draws=settings.draws,
+            burn_in=settings.burn_in,
+            fit_noise=settings.noise == "sampled",
+            seed=job.config.seed,
+            report=lambda step, prior, noise: stage.update(step, prior=prior, noise=noise),
+        )
+    quantities = {"prior_precision": chain.precision[None]}
+    if settings.noise == "sampled":
+        quantities["noise_precision"] = chain.noise[None]
+    found = chain_prediction(chain.draws, problem.unit, samples=settings.samples, quantities=quantities)
+    typical = float(variance.mean().sqrt())
+    fitted = {"sigma_y": typical * float((chain.noise**-0.5).mean()), "sigma_y_stated": typical}
+    return dataclasses.replace(
+        found,
+        diagnostics=diagnostics | found.diagnostics | fitted,
+        traces={"prior_precision": chain.precision, "noise_precision": chain.noise},
+    )
