@@ -16,7 +16,7 @@ ORDER = """
     errors arrays text checks files labels plain_yaml memory devices progress checkpoint quality config
     geometry scanners convert operators solvers
     data classical image_space importers
-    dip tangent priors evidence posterior
+    dip tangent priors evidence posterior weight_posterior
     evaluation plan method methods pipeline compare_methods
     report ct_dip cli __main__
 """.split()
@@ -97,6 +97,10 @@ TESTED_IN = {
     "methods/dip.py": "test_pipeline.py",
     "methods/ensemble.py": "methods/test_members.py",
     "methods/fbp.py": "test_pipeline.py",
+    "methods/laplace_diag.py": "methods/test_laplace_methods.py",
+    "methods/laplace_kfac.py": "methods/test_laplace_methods.py",
+    "methods/laplace_last_layer.py": "methods/test_laplace_methods.py",
+    "methods/laplace_subnetwork.py": "methods/test_laplace_methods.py",
     "methods/lin_dip/__init__.py": "test_pipeline_parts.py",
     "methods/lin_dip/config.py": "test_config.py",
     "methods/lin_dip/inference.py": "methods/test_trial.py",
@@ -142,6 +146,10 @@ TESTED_IN = {
     "tangent/unet/linearised.py": "tangent/unet/test_jacobian.py",
     "tangent/unet/maps.py": "tangent/unet/test_jacobian.py",
     "text.py": "test_config.py",
+    "weight_posterior/curvature.py": "weight_posterior/test_laplace.py",
+    "weight_posterior/drawn.py": "weight_posterior/test_laplace.py",
+    "weight_posterior/kfac.py": "weight_posterior/test_laplace.py",
+    "weight_posterior/linearised_scan.py": "weight_posterior/test_laplace.py",
 }
 NOTHING_TO_TEST = {"arrays.py"}  # names of types
 

@@ -1,0 +1,117 @@
+"""Laplace's approximation with a diagonal covariance of the weights."""
+
+import dataclasses
+from typing import Any, ClassVar
+
+import torch
+from pydantic import Field
+
+from ct_dip.config import Section
+from ct_dip.data.prediction import Prediction
+from ct_dip.data.scan import Scan
+from ct_dip.method import Job, Method
+from ct_dip.methods.dip import (
+    STAGE,
+    Dip,
+    DipRun,
+    fit_network,
+    fit_seconds,
+    plan_fit,
+    template,
+    trial_ensemble,
+    used_settings,
+)
+from ct_dip.operators.ray import RayTransform
+from ct_dip.plan import Plan, time_of
+from ct_dip.tangent.footprint import footprint
+from ct_dip.tangent.linearise import linearise
+from ct_dip.weight_posterior.curvature import diagonal_blocks
+from ct_dip.weight_posterior.drawn import drawn_prediction
+from ct_dip.weight_posterior.laplace import LaplaceBlock, draw_images, log_marginal_likelihood
+from ct_dip.weight_posterior.linearised_scan import LinearisedScan, linearise_scan
+
+LAPLACE = "laplace"  # name of the stage
+
+
+class LaplaceConfig(Section):
+    """Laplace's approximation.
+
+    ``rows``: measurements up to which the curvature is exact; of more, so many random combinations are taken.
+    """
+
+    samples: int = Field(default=200, ge=2)
+    rows: int = Field(default=4096, ge=1)
+
+
+class LaplaceRun(DipRun):
+    """Settings of the methods ``laplace-…``."""
+
+    laplace: LaplaceConfig = LaplaceConfig()
+
+
+class LaplaceDiag(Method[LaplaceRun]):
+    """``x = f(w̃) + J δw``, ``δw_j ~ N(0, 1/(h_j + δ))`` with ``h = diag(Jᵀ Aᵀ Σ⁻¹ A J)``.
+
+    The prior's precision δ of every convolution maximises the marginal likelihood of this approximation.
+    """
+
+    name = "laplace-diag"
+    title = "a deep image prior with a diagonal Laplace approximation"
+    summary = "A network fitted to this scan alone, whose weights are uncertain one by one."
+    reference = "MacKay 1992; Daxberger et al. 2021, Laplace Redux"
+    gives = ("image", "error bars", "samples")
+    config = LaplaceRun
+    accepts: ClassVar[dict[str, str]] = Dip.accepts
+    keeps_stages = True
+
+    def blocks(self, linearised: LinearisedScan, config: Any) -> list[LaplaceBlock]:
+        """Return the weights with their curvature; the other methods of the family have others."""
+        return diagonal_blocks(linearised, config.laplace.rows, config.seed)
+
+    def passes(self, scan: Scan, config: Any) -> int:
+        """Return how many passes through the linearised network are made."""
+        return min(config.laplace.rows, scan.sinogram.size) + int(config.laplace.samples)
+
+    def plan(self, scan: Scan, config: LaplaceRun, start: Plan) -> Plan:
+        """Add the fit of the network, and passes through the linearised one."""
+        network = footprint(template(scan, config, start.given), scan.geometry.domain_shape)
+        held = 8 * (4 * sum(network.block_weights) + 3 * config.laplace.samples * start.pixels)
+        plan = plan_fit(scan, config, start)
+        return plan.with_stage(LAPLACE, network.jacobian_bytes + held, passes=self.passes(scan, config))
+
+    def seconds(
+        self, scan: Scan, config: LaplaceRun, plan: Plan, transform: RayTransform
+    ) -> dict[str, float]:
+        """From steps of the fit, and one chunk of passes."""
+        trial = trial_ensemble(scan, config, plan, transform)
+        jacobian = linearise(trial.template, trial.inputs[:1, None])
+        images = torch.rand(jacobian.chunk, *jacobian.range_shape)
+        one = time_of(lambda: jacobian.T(images)) / jacobian.chunk
+        return {STAGE: fit_seconds(trial, config), LAPLACE: one * self.passes(scan, config)}
+
+    def run(self, job: Job[LaplaceRun]) -> Prediction:
+        """Fit the network, linearise it, and draw from its weights."""
+        transform, config = job.transform(), job.config
+        fit, diagnostics = fit_network(job, transform)
+        variance, _ = job.variance()
+        with job.progress.stage(LAPLACE):
+            linearised = linearise_scan(fit, job.sinogram, variance, transform)
+            blocks = self.blocks(linearised, config)
+            prediction = drawn_prediction(
+                draw_images(linearised, blocks, config.laplace.samples, config.seed),
+                linearised.whitened,
+                fit.scale,
+                mean=linearised.jacobian.image,
+                seed=config.seed,
+            )
+        diagnostics |= {
+            "log_marginal_likelihood": log_marginal_likelihood(linearised, blocks),
+            "weights_in_posterior": sum(len(block.index) for block in blocks),
+            "effective_weights": sum(float((b.eigenvalues * b.variances()).sum()) for b in blocks),
+        }
+        return dataclasses.replace(
+            prediction,
+            diagnostics=diagnostics | prediction.diagnostics,
+            traces=fit.traces,
+            settings=used_settings(job.given, fit),
+        )
