@@ -150,6 +150,7 @@ TESTED_IN = {
     "weight_posterior/drawn.py": "weight_posterior/test_laplace.py",
     "weight_posterior/kfac.py": "weight_posterior/test_laplace.py",
     "weight_posterior/linearised_scan.py": "weight_posterior/test_laplace.py",
+    "weight_posterior/potential.py": "methods/test_sgld.py",
 }
 NOTHING_TO_TEST = {"arrays.py"}  # names of types
 
