@@ -110,6 +110,8 @@ TESTED_IN = {
     "methods/mc_dropout.py": "methods/test_members.py",
     "methods/snapshot.py": "methods/test_members.py",
     "methods/swag.py": "methods/test_members.py",
+    "methods/mfvi.py": "methods/test_variational.py",
+    "methods/sparse_vd.py": "methods/test_variational.py",
     "methods/tv.py": "test_pipeline.py",
     "methods/tv_gauss.py": "methods/test_image_space.py",
     "methods/tv_langevin.py": "methods/test_image_space.py",
@@ -151,6 +153,7 @@ TESTED_IN = {
     "weight_posterior/kfac.py": "weight_posterior/test_laplace.py",
     "weight_posterior/linearised_scan.py": "weight_posterior/test_laplace.py",
     "weight_posterior/potential.py": "methods/test_sgld.py",
+    "weight_posterior/variational_dropout.py": "weight_posterior/test_mean_field.py",
 }
 NOTHING_TO_TEST = {"arrays.py"}  # names of types
 

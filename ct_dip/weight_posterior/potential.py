@@ -23,6 +23,7 @@ class Potential:
         sinogram: y, (views, detectors), and its ``variance`` σ².
 
     Attributes:
+        network: that parameters are put into; ``sizes`` their shapes by name.
         start: fitted parameters, (P,), in the order of ``named_parameters``.
         slices: where the weights of every convolution are among them, by name: what is uncertain.
         whitened: B, A in units of the noise, on the O(1) image.
@@ -30,16 +31,16 @@ class Potential:
 
     def __init__(self, fit: DipFit, sinogram: Tensor, variance: Tensor, transform: LinearMap) -> None:
         device = sinogram.device
-        self._network = fit.network().to(device).requires_grad_(False)
+        self.network = fit.network().to(device).requires_grad_(False)
         self._network_input = fit.network_input.to(device)
         self._tv_weight = fit.tv_weight
         deviation = variance.to(device, torch.float64).sqrt()
         self.whitened = Whitened(transform, fit.scale / deviation)
         self._sinogram = (sinogram / deviation).float().flatten()
-        parameters = dict(self._network.named_parameters())
-        self._sizes = {name: p.shape for name, p in parameters.items()}
+        parameters = dict(self.network.named_parameters())
+        self.sizes = {name: p.shape for name, p in parameters.items()}
         self.start = torch.cat([p.flatten() for p in parameters.values()])
-        names = [name for block in weight_blocks(self._network) for name in block.parameters]
+        names = [name for block in weight_blocks(self.network) for name in block.parameters]
         self.slices: dict[str, slice] = {}
         first = 0
         for name, parameter in parameters.items():
@@ -49,9 +50,9 @@ class Potential:
 
     def image(self, flat: Tensor) -> Tensor:
         """Return the O(1) image of parameters (P,), (rows, columns)."""
-        parts = torch.split(flat, [size.numel() for size in self._sizes.values()])
-        own = {name: part.view(size) for (name, size), part in zip(self._sizes.items(), parts, strict=True)}
-        output: Tensor = functional_call(self._network, own, (self._network_input,))
+        parts = torch.split(flat, [size.numel() for size in self.sizes.values()])
+        own = {name: part.view(size) for (name, size), part in zip(self.sizes.items(), parts, strict=True)}
+        output: Tensor = functional_call(self.network, own, (self._network_input,))
         return output[0, 0]
 
     def of_image(self, image: Tensor) -> Tensor:
@@ -70,7 +71,7 @@ class Potential:
         """
         precision = torch.ones_like(self.start)
         for name, where in self.slices.items():
-            fan_in = math.prod(self._sizes[name][1:])
+            fan_in = math.prod(self.sizes[name][1:])
             precision[where] = 0.5 * (1 + SLOPE**2) * fan_in
         return precision
 
