@@ -13,7 +13,7 @@ from ct_dip.dip import fit as dip_fit
 from ct_dip.dip.ensemble import Ensemble
 from ct_dip.dip.presets import resolve
 from ct_dip.geometry import Volume
-from ct_dip.methods import load_config
+from ct_dip.methods import find_method, load_config
 from ct_dip.operators import ray_transform
 from ct_dip.pipeline import reconstruct
 from ct_dip.posterior.config import InferenceConfig
@@ -28,7 +28,7 @@ NETWORK = ["channels=[4,4]", "max_steps=30", "cooldown_steps=10", "warmup_steps=
 
 
 def configure(method, device="pretend", **settings):
-    lines = [f"dip.{line}" for line in NETWORK if "dip" in method]
+    lines = [f"dip.{line}" for line in NETWORK if "dip" in find_method(method).config.sections()]
     lines += [f"{name.replace('__', '.')}={value}" for name, value in settings.items()]
     return load_config(method=method, settings=lines, device=device)
 
@@ -71,6 +71,10 @@ def test_the_device_refuses_what_a_gpu_refuses():
         ("tv", {"tv__tolerance": 1e-2}),
         ("dip", {"dip__jitter": 0.01}),
         ("dip", {"dip__data_term": "gaussian", "dip__input": "fbp"}),
+        ("laplace-kfac", {"dip__strength": 0.3}),
+        ("laplace-subnetwork", {"dip__strength": 0.3, "subnetwork__weights": 20}),
+        ("sgld", {"dip__strength": 0.3, "sgld__steps": 10, "sgld__burn_in": 5, "sgld__samples": 5}),
+        ("sparse-vd", {"dip__strength": 0.3, "variational__steps": 10, "variational__samples": 5}),
     ],
 )
 def test_methods_find_what_they_find_on_the_cpu(method, settings):
