@@ -12,7 +12,7 @@ from ct_dip.config import Section
 from ct_dip.data.prediction import Prediction
 from ct_dip.data.scan import Scan
 from ct_dip.dip.fit import fit_bytes
-from ct_dip.evaluation.effective_samples import effective_sample_size
+from ct_dip.image_space.effective_size import effective_size
 from ct_dip.method import Job, Method
 from ct_dip.methods.dip import (
     STAGE,
@@ -106,7 +106,7 @@ class Sgld(Method[SgldRun]):
                 report=stage.update,
             )
             prediction = drawn_prediction([chain.values], potential.whitened, fit.scale, seed=seed)
-        independent = effective_sample_size(chain.values.cpu().numpy())[job.scan.evaluated]
+        independent = effective_size(chain.values.cpu().numpy()[None])[job.scan.evaluated]
         effective = float(np.median(independent))
         diagnostics |= {
             "effective_samples": effective,
