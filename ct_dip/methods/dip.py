@@ -1,5 +1,6 @@
 """The deep image prior: a network fitted to one sinogram."""
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Self, cast
 
@@ -20,7 +21,9 @@ from ct_dip.dip.unet import UNet
 from ct_dip.errors import InputError
 from ct_dip.method import Job, Method
 from ct_dip.operators.ray import RayTransform
+from ct_dip.operators.whitened import Whitened
 from ct_dip.plan import Plan, time_of
+from ct_dip.weight_posterior.drawn import drawn_prediction
 
 STAGE = "deep image prior"
 
@@ -205,21 +208,23 @@ def _diagnostics(job: Job[Any], fits: Sequence[DipFit]) -> dict[str, Any]:
     return diagnostics
 
 
-def predict_from(samples: Floats, job: Job[Any], fit: DipFit, diagnostics: dict[str, Any]) -> Prediction:
-    """The prediction of images that are equally likely: their mean, their deviations, and they themselves.
+def predict_from(
+    images: Floats, job: Job[Any], transform: RayTransform, fit: DipFit, diagnostics: dict[str, Any]
+) -> Prediction:
+    """The prediction of images that are equally likely; see `ct_dip.weight_posterior.drawn`.
 
     Args:
-        samples: 1/mm, (n, rows, columns).
+        images: 1/mm, (n, rows, columns).
         fit: of the network that they are from, or of the first one.
     """
-    mean = samples.mean(axis=0, dtype=np.float64)
-    squares = np.square(samples - mean).sum(axis=0)
-    return Prediction(
-        mean=mean,
-        std=np.sqrt(squares / max(1, len(samples) - 1)),
-        samples=samples.astype(np.float32),
+    deviation = torch.as_tensor(job.scan.variance_or_estimate()[0]).to(job.sinogram.device).sqrt()
+    whitened = Whitened(transform, fit.scale / deviation)
+    relative = torch.as_tensor(images) / fit.scale
+    drawn = drawn_prediction([relative], whitened, fit.scale, seed=job.config.seed)
+    return dataclasses.replace(
+        drawn,
         images={"dip": fit.image},
-        diagnostics=diagnostics,
+        diagnostics=diagnostics | drawn.diagnostics,
         traces=fit.traces,
         settings=used_settings(job.given, fit),
     )

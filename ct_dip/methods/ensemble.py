@@ -48,5 +48,6 @@ class DeepEnsemble(Method[EnsembleRun]):
     def run(self, job: Job[EnsembleRun]) -> Prediction:
         """Fit the networks together."""
         seeds = range(job.config.seed, job.config.seed + job.config.ensemble.members)
-        fits, diagnostics = fit_members(job, job.transform(), list(seeds))
-        return predict_from(np.stack([fit.image for fit in fits]), job, fits[0], diagnostics)
+        transform = job.transform()
+        fits, diagnostics = fit_members(job, transform, list(seeds))
+        return predict_from(np.stack([fit.image for fit in fits]), job, transform, fits[0], diagnostics)

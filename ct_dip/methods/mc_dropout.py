@@ -53,9 +53,8 @@ class McDropout(Method[McDropoutRun]):
     def run(self, job: Job[McDropoutRun]) -> Prediction:
         """Fit the network with dropout, then look at it many times."""
         settings = job.config.mc_dropout
-        (fit,), diagnostics = fit_members(
-            job, job.transform(), kind=partial(DropoutEnsemble, rate=settings.rate)
-        )
+        transform = job.transform()
+        (fit,), diagnostics = fit_members(job, transform, kind=partial(DropoutEnsemble, rate=settings.rate))
         with job.progress.stage(PASSES):
             images = dropout_images(fit, settings.rate, settings.passes, job.config.seed, job.sinogram.device)
-        return predict_from(images, job, fit, diagnostics)
+        return predict_from(images, job, transform, fit, diagnostics)

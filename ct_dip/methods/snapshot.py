@@ -52,5 +52,6 @@ class Snapshot(Method[SnapshotRun]):
     def run(self, job: Job[SnapshotRun]) -> Prediction:
         """Fit the network in cycles."""
         kind = partial(SnapshotEnsemble, cycles=job.config.snapshot.cycles)
-        fits, diagnostics = fit_members(job, job.transform(), kind=kind)
-        return predict_from(np.stack([fit.image for fit in fits]), job, fits[0], diagnostics)
+        transform = job.transform()
+        fits, diagnostics = fit_members(job, transform, kind=kind)
+        return predict_from(np.stack([fit.image for fit in fits]), job, transform, fits[0], diagnostics)

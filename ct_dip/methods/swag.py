@@ -68,7 +68,8 @@ class Swag(Method[SwagRun]):
     def run(self, job: Job[SwagRun]) -> Prediction:
         """Fit the network, go on, and sample its weights."""
         path = job.config.swag.model_dump(exclude={"samples"})
-        (fit,), diagnostics = fit_members(job, job.transform(), kind=partial(SwagEnsemble, **path))
+        transform = job.transform()
+        (fit,), diagnostics = fit_members(job, transform, kind=partial(SwagEnsemble, **path))
         with job.progress.stage(SAMPLES):
             images = cast(SwagFit, fit).draw(job.config.swag.samples, job.config.seed)
-        return predict_from(images, job, fit, diagnostics)
+        return predict_from(images, job, transform, fit, diagnostics)

@@ -29,7 +29,8 @@ def drawn_prediction(
     drawn = torch.cat(list(images)).cpu().double()
     center = drawn.mean(dim=0) if mean is None else mean.cpu().double()
     floor = float(published_floor(whitened, whitened.inverse.device).variance[0]) ** 0.5
-    variance = (drawn - center).square().mean(dim=0) * len(drawn) / (len(drawn) - (mean is None)) + floor**2
+    degrees = max(1, len(drawn) - (mean is None))
+    variance = (drawn - center).square().sum(dim=0) / degrees + floor**2
     noise = torch.randn(drawn.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     std = scale * variance.sqrt().numpy()
     return Prediction(
