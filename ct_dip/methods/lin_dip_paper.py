@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import PositiveFloat
+from pydantic import Field, PositiveFloat
 
 from ct_dip.methods.lin_dip import LinDip
 from ct_dip.methods.lin_dip.config import LinDipRun
@@ -20,6 +20,7 @@ class PublishedInference(InferenceConfig):
     calibrate: Literal["views", "none"] = "none"
     pixels: Literal["student", "gaussian"] = "gaussian"
     relevance: bool = False
+    starts: int = Field(default=1, ge=1)
 
 
 class LinDipPaperRun(LinDipRun):

@@ -16,11 +16,12 @@ RECIPE = {
     "image": "dip",
     "calibrate": "none",
     "relevance": False,
+    "starts": 1,
 }
 
 
 def test_it_is_lin_dip_with_that_recipe():
-    common = {"starts": 1, "samples": 5, "regime": "exact"}
+    common = {"samples": 5, "regime": "exact"}
     paper = ct_dip.reconstruct(scan(), method="lin-dip-paper", dip=DIP, **common)
     spelled = ct_dip.reconstruct(scan(), method="lin-dip", dip=DIP, inference=RECIPE | common)
     for name in ("mean", "std", "samples"):
