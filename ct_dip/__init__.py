@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ct_dip.posterior.fit import fit_posterior
     from ct_dip.posterior.posterior import Posterior
     from ct_dip.scanners import scanner, view_angles
+    from ct_dip.select_settings import select
 
 _HOME = {
     "DipConfig": "dip.config",
@@ -61,6 +62,7 @@ _HOME = {
     "reconstruct": "pipeline",
     "scanner": "scanners",
     "score": "evaluation.score",
+    "select": "select_settings",
     "simulate": "data.simulate",
     "view_angles": "scanners",
     "write_result": "data.result_file",
@@ -95,6 +97,7 @@ __all__ = [
     "reconstruct",
     "scanner",
     "score",
+    "select",
     "simulate",
     "view_angles",
     "write_result",

@@ -17,7 +17,7 @@ ORDER = """
     geometry scanners convert operators solvers
     data classical image_space importers
     dip tangent priors evidence posterior weight_posterior
-    evaluation plan method methods pipeline compare_methods
+    evaluation plan method methods pipeline compare_methods select_settings
     report ct_dip cli __main__
 """.split()
 
@@ -39,6 +39,7 @@ TESTED_IN = {
     "classical/tv.py": "classical/test_iterative.py",
     "cli/__init__.py": "cli/test_verbs.py",
     "cli/demo.py": "cli/test_verbs.py",
+    "cli/select.py": "test_select_settings.py",
     "cli/export.py": "cli/test_export_query.py",
     "cli/import_.py": "importers/test_faults.py",
     "cli/info.py": "cli/test_verbs.py",

@@ -18,6 +18,7 @@ from ct_dip.cli.plan import plan
 from ct_dip.cli.query import query
 from ct_dip.cli.reconstruct import reconstruct
 from ct_dip.cli.report import report
+from ct_dip.cli.select import select
 from ct_dip.cli.simulate import simulate
 from ct_dip.errors import CtDipError
 from ct_dip.memory import keep_freed
@@ -44,7 +45,20 @@ def _root(
     pass
 
 
-_FUNCTIONS = (simulate, import_, info, methods, plan, reconstruct, compare, report, query, export, demo)
+_FUNCTIONS = (
+    simulate,
+    import_,
+    info,
+    methods,
+    plan,
+    reconstruct,
+    compare,
+    select,
+    report,
+    query,
+    export,
+    demo,
+)
 VERBS = {verb.__name__.rstrip("_"): verb for verb in _FUNCTIONS}  # "import" is Python's own word
 for _name, _verb in VERBS.items():
     app.command(_name)(_verb)

@@ -13,8 +13,9 @@ from ct_dip.data.scan import Scan
 from ct_dip.data.scores import Mean
 
 IMAGE, ERROR_BARS, HELDOUT = "psnr", "log_likelihood_1", "heldout_log_density"  # what methods are ranked by
+EVIDENCE = "evidence"  # what settings of one method are ranked by
 _SCORING = "compare with "  # begins the name of the stage that is ours, not the method's
-_HIGH = ("psnr", "ssim", "log_likelihood", HELDOUT)
+_HIGH = ("psnr", "ssim", "log_likelihood", HELDOUT, EVIDENCE)
 _LOW = ("mae", "rmse", "crps", "ence", "ause", "heldout_misfit", "seconds", "peak_memory_mb")
 _OF_ONE_IN_A_THOUSAND = NormalDist().inv_cdf(1 - 0.5e-3)
 
@@ -79,7 +80,8 @@ class Row:
                 cells |= scores.row(standard_errors=True)
         stages = self.prediction.seconds.items()
         cells["seconds"] = sum(s for name, s in stages if not name.startswith(_SCORING))
-        cells["peak_memory_mb"] = self.prediction.diagnostics.get("peak_memory_mb")
+        for name in (EVIDENCE, "peak_memory_mb"):
+            cells[name] = self.prediction.diagnostics.get(name)
         return cells
 
 

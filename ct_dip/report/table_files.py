@@ -59,6 +59,11 @@ MAIN: dict[str, Column] = {
         "is better; needs no truth",
         "{:.3f}".format,
     ),
+    "evidence": Column(
+        "Evidence",
+        "log marginal likelihood of all measurements, in nats; larger is better, among settings of one method",
+        "{:.1f}".format,
+    ),
     "seconds": Column("Time", "of one run, without the scores", format_duration),
     "peak_memory_mb": Column(
         "Memory", "peak of the whole process during the run", lambda value: format_bytes(round(value * 2**20))
@@ -71,7 +76,7 @@ def cell_text(column: str, mean: Mean | None, *, none: str = "–") -> tuple[str
     if mean is None:
         return none, ""
     text = MAIN[column].text if column in MAIN else "{:.4g}".format
-    error = None if column in ("seconds", "peak_memory_mb") else mean.standard_error
+    error = None if column in ("evidence", "seconds", "peak_memory_mb") else mean.standard_error
     return text(mean.value), "" if not error else text(error)
 
 

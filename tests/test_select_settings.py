@@ -1,0 +1,70 @@
+"""`select` and ``ct-dip select``: combinations, and what evidence and held-out views choose among them."""
+
+import pytest
+
+import ct_dip
+from ct_dip.cli import main
+from ct_dip.data.method_table import EVIDENCE, HELDOUT
+from ct_dip.data.scan_file import write_scan
+from ct_dip.data.simulate import NoiseLevel, simulate
+from ct_dip.errors import InputError
+from ct_dip.geometry import Volume
+from ct_dip.scanners import scanner
+from ct_dip.select_settings import choices, grid, read_over
+
+SCAN = simulate(
+    "ellipses", scanner(Volume(shape=(16, 16)), views=12), noise=NoiseLevel(relative=0.05), seed=1
+)
+QUICK = ["dip.max_steps=60", "dip.cooldown_steps=20", "dip.warmup_steps=10", "inference.samples=20"]
+
+
+def test_every_combination_is_tried_once():
+    over = {"dip.strength": [0.1, 0.8], "dip.channels": [[8, 8], [16, 16]]}
+    assert grid(over) == [
+        ["dip.strength=0.1", "dip.channels=[8, 8]"],
+        ["dip.strength=0.1", "dip.channels=[16, 16]"],
+        ["dip.strength=0.8", "dip.channels=[8, 8]"],
+        ["dip.strength=0.8", "dip.channels=[16, 16]"],
+    ]
+    for wrong in ({}, {"dip.strength": []}, {"dip.strength": [1, 1]}, {"dip.seed": list(range(201))}):
+        with pytest.raises(InputError):
+            grid(wrong)
+
+
+def test_values_are_read_as_yaml():
+    assert read_over("dip.strength=0.1,0.3") == ("dip.strength", [0.1, 0.3])
+    assert read_over("dip.channels=[8,8],[16,16]") == ("dip.channels", [[8, 8], [16, 16]])
+    for wrong in ("dip.strength", "strength=1,2", "dip.strength=[1,2"):
+        with pytest.raises(InputError, match="--over"):
+            read_over(wrong)
+
+
+def test_held_out_views_choose_total_variation_that_is_not_absurd():
+    table = ct_dip.select(SCAN, {"tv.strength": [0.3, 300.0]}, method="tv")
+    assert choices(table) == {HELDOUT: table.methods[0]}
+    assert "0.3" in table.methods[0]
+
+
+def test_both_rankings_are_told_with_what_the_truth_says(tmp_path, capsys):
+    write_scan(tmp_path / "scan.h5", SCAN)
+    out = tmp_path / "selection"
+    shared = [word for setting in QUICK for word in ("--set", setting)]
+    command = ["select", str(tmp_path / "scan.h5"), "--over", "dip.channels=[8,8],[4,4]", "--out", str(out)]
+    assert main([*command, *shared]) == 0
+    told = capsys.readouterr().err
+    assert "held-out views choose" in told
+    assert "evidence chooses" in told
+    header, *rows = (out / "comparison.csv").read_text().splitlines()
+    assert len(rows) == 2
+    assert {EVIDENCE, HELDOUT, "psnr", "log_likelihood_1"} <= set(header.split(","))
+    assert "Evidence" in (out / "comparison.html").read_text()
+
+
+def test_wrong_input_is_refused_before_anything_runs(tmp_path, capsys):
+    write_scan(tmp_path / "scan.h5", SCAN)
+    twice = ["--over", "tv.strength=1,2", "--over", "tv.strength=3"]
+    for words in (["--over", "tv.strength"], twice, ["--over", "tv.size=1,2"]):
+        arguments = ["select", str(tmp_path / "scan.h5"), "--method", "tv", "--out", str(tmp_path / "new")]
+        assert main([*arguments, *words]) == 2
+        assert len(capsys.readouterr().err.strip().splitlines()) == 1
+        assert not (tmp_path / "new").exists()
