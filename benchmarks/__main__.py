@@ -10,6 +10,7 @@ from ct_dip.memory import keep_freed
 
 BENCHMARKS = {
     "compressed": "benchmarks.compressed",
+    "cuqipy-lmrf": "benchmarks.cuqipy_lmrf",
     "operators": "benchmarks.operators",
     "dip-kmnist": "benchmarks.dip_kmnist",
     "dip-ensemble": "benchmarks.dip_ensemble",

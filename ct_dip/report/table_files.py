@@ -61,7 +61,7 @@ MAIN: dict[str, Column] = {
     ),
     "evidence": Column(
         "Evidence",
-        "log marginal likelihood of all measurements, in nats; larger is better, among settings of one method",
+        "log marginal likelihood of the sinogram, in nats; larger is better among settings of one method",
         "{:.1f}".format,
     ),
     "seconds": Column("Time", "of one run, without the scores", format_duration),
