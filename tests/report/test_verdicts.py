@@ -131,7 +131,7 @@ def test_levels_of_held_out_views_are_those_of_the_pixels_of_the_prototypes():
         assert order.index(verdicts.heldout_finding(kept_back(rms_z)).level) - by_pixels in (0, 1)
 
 
-def test_other_checks_make_a_good_verdict_of_held_out_views_careful_but_never_poor():
+def test_only_grave_doubts_make_a_good_verdict_of_held_out_views_careful():
     result = replace(synthetic_result(truth=False), heldout=kept_back(1.0), warnings=("Odd.",))
     told = verdicts.verdict(result, None, data_findings(result))
     assert (told.level, told.title) == ("caution", "With care")
@@ -139,6 +139,11 @@ def test_other_checks_make_a_good_verdict_of_held_out_views_careful_but_never_po
     noisy = replace(result, warnings=(), diagnostics=result.diagnostics | {"sinogram_chi2": 3.0})
     assert max(finding.level == "poor" for finding in data_findings(noisy))
     assert verdicts.verdict(noisy, None, data_findings(noisy)).level == "caution"
+    odd = replace(result, warnings=(), diagnostics=result.diagnostics | {"sinogram_chi2": 1.5})
+    assert "caution" in {finding.level for finding in data_findings(odd)}
+    told = verdicts.verdict(odd, None, data_findings(odd))
+    assert told.level == "good"
+    assert "the image explains the measurements in part" in told.text
     poor = replace(noisy, heldout=kept_back(1.6))
     told = verdicts.verdict(poor, None, data_findings(poor))
     assert (told.level, told.title) == (
