@@ -26,14 +26,14 @@ _SHARED = ("preset", "backend", "kernel", "device", "seed", "threads")  # settin
 class BootstrapConfig(Section):
     """Whose error bars, with its own sections as ``settings``, and how many scans are resimulated.
 
-    ``motions`` of the image before: ``exact`` are turns, mirrors and shifts by whole pixels, ``all`` has
-    rotations by up to 10°, too, and ``none`` is the plain parametric bootstrap.
+    ``motions`` of the image before: ``exact`` are turns, mirrors and shifts by whole pixels; ``all`` has
+    rotations by up to 10°, too, whose interpolation smooths errors; ``none`` is a plain parametric bootstrap.
     """
 
     of: str = "tv"
     settings: dict[str, dict[str, Any]] = Field(default_factory=dict)
     count: int = Field(default=50, ge=2)
-    motions: Literal["all", "exact", "none"] = "all"
+    motions: Literal["all", "exact", "none"] = "exact"
 
     @field_validator("of")
     @classmethod
