@@ -57,7 +57,8 @@ def test_the_noise_of_a_reference_is_added_in_quadrature(whole):
     reference = SCAN.ground_truth + noise * np.random.default_rng(0).standard_normal((12, 12))
     found = ct_dip.reconstruct(BLIND, CONFIG, reference=reference, reference_std=noise)
     assert found.comparison.noise_std == noise
-    expected = coverage(reference, whole.mean, np.hypot(whole.std, noise), [0.5, 0.95])
+    std, pixels = np.hypot(whole.std, noise), whole.pixel_distribution
+    expected = coverage(reference, whole.mean, std, [0.5, 0.95], distribution=pixels)
     row = found.scores.row()
     assert [row["coverage_50"], row["coverage_95"]] == pytest.approx(list(expected))
     silent = ct_dip.reconstruct(BLIND, CONFIG, reference=reference)

@@ -42,7 +42,8 @@ class Discrepancy(StoppingRule):
         """Take in one iterate; see `StoppingRule.update`."""
         recent = self.state["recent"]
         recent[step % len(recent)] = misfit.detach().to(recent)
-        return recent.median(dim=0).values <= self.target.to(recent)
+        self.target = self.target.to(recent)  # once
+        return recent.median(dim=0).values <= self.target
 
 
 class RunningVariance(StoppingRule):

@@ -95,7 +95,7 @@ def test_what_cannot_be_is_refused_before_any_work(folder, capsys, monkeypatch, 
     def refuse(*_, **__):
         raise AssertionError("the network was fitted first")
 
-    monkeypatch.setattr("ct_dip.methods.dip.fit_dip", refuse)
+    monkeypatch.setattr("ct_dip.methods.dip.fit_many", refuse)
     quick = QUICK if "--method" not in options else []
     line = fails(capsys, ["reconstruct", "scan.h5", "--out", "r.h5", *quick, *options.split()], *words)
     assert "Traceback" not in line
