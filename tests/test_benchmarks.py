@@ -130,7 +130,7 @@ def test_objects_are_measured_once_and_kept(monkeypatch, capsys, tmp_path):
     assert first["psnr_best_tv"] >= first["psnr_tv"] > first["psnr_dip"]  # of two steps
     assert 0 <= first["coverage_50"] <= first["coverage_90"] <= first["coverage_95"] <= 1
     (other,) = _rows(monkeypatch, capsys, *words, "--cases", "grains")
-    monkeypatch.setattr(benchmarks.objects, "measure", None)
+    monkeypatch.setattr(benchmarks.objects, "measure", lambda *_: pytest.fail("measured again"))
     assert _rows(monkeypatch, capsys, *words) == [other, first]
     monkeypatch.setattr("sys.argv", ["benchmarks", *words])
     main()
