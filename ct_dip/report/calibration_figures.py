@@ -65,7 +65,7 @@ class _Evaluation(NamedTuple):
     def axis_label(self) -> str:
         """What `normal_scores` are."""
         ratio = f"({self.name} − mean) / {self.deviation}"
-        return ratio if self.distribution.gaussian else f"{ratio}, as a normal score"
+        return ratio if self.distribution.gaussian else f"normal score of the {self.name}"
 
     def quantile_band(self, mask: Bools) -> Band:
         """Return the band of the points of `quantile_pairs` inside the mask."""

@@ -86,6 +86,7 @@ def render_report(result: Prediction, *, source: str = "") -> str:
         sign=SIGN,
         scores=scores,
         chart=chart,
+        reach=result.pixel_distribution.reach(0.95),
         error_chart=None if chart is None else log_axes(chart.error_bins),
         coverage=None if chart is None or scores is None else coverage_columns(scores),
         levels=LEVELS,
