@@ -187,6 +187,6 @@ def test_notes_stand_beside_the_numbers(folder, capsys):
     beyond, few, caveat = output.err.splitlines()
     assert "reaches beyond the image, which ends at x ±2 and y ±1.5 mm" in beyond
     assert "100 samples are few" in few
-    assert "tend to be too narrow" in caveat
+    assert "can be too narrow" in caveat
     assert main(f"query r.h5 --roi {CORNER} --above 0 --json".split()) == 0
     assert capsys.readouterr().err == ""
