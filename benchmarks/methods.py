@@ -5,6 +5,7 @@
 Settings are the defaults of each method. The reference is lin-dip on the same scan, and what is compared is
 the log-likelihood of single pixels in nats; the ratio is that of the densities. With ``--out FILE`` every row
 is kept as soon as it is finished, and not measured again. A method that fails has a row that says why.
+Settings may follow a method's name: ``lin-dip:inference.calibrate=none,inference.objective=optimum``.
 """
 
 import argparse
@@ -47,7 +48,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--list", choices=(*LISTS, "kmnist"), default="choose", help="default: choose")
     parser.add_argument("--quick", action="store_true", help="the scans of the slice of ten minutes")
     parser.add_argument("--cases", nargs="+", metavar="LABEL", help="or how it begins; all if not given")
-    parser.add_argument("--methods", nargs="+", default=method_names(), help="all if not given")
+    parser.add_argument(
+        "--methods",
+        nargs="+",
+        default=method_names(),
+        metavar="NAME[:SECTION.KEY=VALUE,...]",
+        help="all if not given",
+    )
     parser.add_argument("--out", type=Path, help="file of JSON lines to add rows to, and to go on from")
 
 
@@ -76,6 +83,7 @@ def measure(item: Item, method: str, best: float | None) -> Row:
     """Reconstruct one scan by one method.
 
     Args:
+        method: its name, and settings after a colon.
         best: log-likelihood of the reference, if it is known.
     """
     scan, comparison = make_scan(item)
@@ -83,10 +91,12 @@ def measure(item: Item, method: str, best: float | None) -> Row:
     if comparison.name == "reference":
         known = {"reference": comparison.image, "reference_std": comparison.noise_std}
     figures: dict[str, Any] = {"kind": item.kind, "method": method, "compared_with": comparison.name}
+    name, _, settings = method.partition(":")
+    config = load_config(method=name, settings=settings.split(",") if settings else [])
     memory.give_back()  # of the method before, which would count as this one's
     start = time.process_time()
     try:
-        prediction = reconstruct(scan, load_config(method=method), **known)
+        prediction = reconstruct(scan, config, **known)
     except CtDipError as error:
         figures["error"] = str(error)
     else:
