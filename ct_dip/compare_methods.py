@@ -27,6 +27,7 @@ from ct_dip.methods import find_method, load_config
 from ct_dip.operators import ray_transform
 from ct_dip.pipeline import AnyScan, reconstruct, versions
 from ct_dip.progress import Progress
+from ct_dip.progress_bars import default_progress
 from ct_dip.text import shortened
 
 METHODS = ("fbp", "tv", "lin-dip")
@@ -95,7 +96,7 @@ def compare(
     budget_minutes: float | None = None,
     reference: Floats | None = None,
     reference_std: float | None = None,
-    progress: Callable[[], Progress] = Progress,
+    progress: Callable[[], Progress] = default_progress,
     **options: Any,
 ) -> MethodTable:
     """Reconstruct scans by several methods, and put how they did into one table.

@@ -38,7 +38,7 @@ _FULL_TURN = 1.5 * math.pi  # views that span more than this are taken to go all
 ViewIndex = slice | Sequence[int] | NDArray[np.integer[Any]] | Bools
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Volume:
     """The image grid: square pixels, centred on the rotation axis.
 

@@ -22,8 +22,8 @@ from ct_dip.data.prediction import Prediction
 from ct_dip.data.scan import Scan
 from ct_dip.operators import ray_transform
 from ct_dip.operators.ray import RayTransform
-from ct_dip.plan import Plan
 from ct_dip.progress import Progress
+from ct_dip.run_plan import Plan
 
 Config = TypeVar("Config", bound=RunConfig)
 

@@ -19,8 +19,8 @@ def view_angles(views: int, arc: float = math.pi, start: float = 0.0) -> Floats:
 
 def scanner(
     volume: Volume,
-    *,
     views: int,
+    *,
     arc: float | None = None,
     detectors: int | None = None,
     detector_pitch: float | None = None,

@@ -19,8 +19,8 @@ from ct_dip.importers.fips_walnut import read_fips_walnut
 from ct_dip.importers.htc2022 import read_htc2022
 from ct_dip.importers.reference import reference_image
 from ct_dip.methods import load_config
+from ct_dip.pages.figures import reconstruction_panel, save_png
 from ct_dip.pipeline import reconstruct
-from ct_dip.report.figures import reconstruction_panel, save_png
 
 
 def load_htc(path: Path, *, pixels: int = 256, width: float = 76.0) -> Scan:

@@ -12,8 +12,6 @@ from ct_dip.errors import CtDipError, InputError, InterruptedRunError
 if TYPE_CHECKING:
     from ct_dip.data.method_table import MethodTable
 
-PAGE, CSV, LATEX = "comparison.html", "comparison.csv", "comparison.tex"
-
 
 def compare(
     files: Annotated[
@@ -62,8 +60,8 @@ def compare(
 ) -> None:
     """Compare methods on the same scans; write a page, a CSV and a LaTeX table of how they did."""
     from ct_dip.data.hdf5 import file_kind
-    from ct_dip.report.compare_page import ranking_sentences, write_compare_page
-    from ct_dip.report.table_files import write_csv, write_latex
+    from ct_dip.pages.compare_page import ranking_sentences
+    from ct_dip.pages.comparison_files import check_folder, write_comparison
 
     kinds = {path: file_kind(path) for path in files}
     if len(set(kinds.values())) > 1:
@@ -110,36 +108,16 @@ def compare(
             )
         except KeyboardInterrupt:
             raise InterruptedRunError(f"interrupted; the same command goes on from {out}") from None
-    write_compare_page(out / PAGE, table)
-    write_csv(out / CSV, table)
-    write_latex(out / LATEX, table)
+    page, csv, latex = write_comparison(out, table)
     print_table(ranking_sentences(table)[0], summary(table))
     if not any(row.prediction for row in table.rows):
         raise CtDipError(f"no method finished: {table.rows[0].error}")
-    message(f"{out / PAGE}: open it in a browser; {out / CSV} has every figure, {out / LATEX} the main ones")
-
-
-def check_folder(out: Path) -> None:
-    """Refuse to replace files that this verb did not write, and folders that cannot be written."""
-    from ct_dip.files import check_writable
-    from ct_dip.report.compare_page import MARK as PAGE_MARK
-    from ct_dip.report.table_files import FIRST
-    from ct_dip.report.table_files import MARK as LATEX_MARK
-
-    for name, mark in {PAGE: PAGE_MARK, CSV: ",".join(FIRST), LATEX: LATEX_MARK}.items():
-        path = out / name
-        check_writable(path)
-        if not path.exists():
-            continue
-        with path.open("rb") as file:
-            start = file.read(1000)
-        if mark.encode() not in start:
-            raise InputError(f"{path} was not written by ct-dip compare; choose another --out, or remove it")
+    message(f"{page}: open it in a browser; {csv} has every figure, {latex} the main ones")
 
 
 def summary(table: "MethodTable") -> dict[str, str]:
     """A line for every method, best first."""
-    from ct_dip.report.table_files import MAIN, cell_text
+    from ct_dip.pages.table_files import MAIN, cell_text
 
     lines = {}
     for method in table.ranked():

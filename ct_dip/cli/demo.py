@@ -30,9 +30,9 @@ def demo(
     from ct_dip.files import check_writable
     from ct_dip.geometry import Volume
     from ct_dip.methods import load_config
+    from ct_dip.pages.compare_page import write_compare_page
+    from ct_dip.pages.report_page import write_report
     from ct_dip.pipeline import reconstruct
-    from ct_dip.report.compare_page import write_compare_page
-    from ct_dip.report.report_page import write_report
     from ct_dip.scanners import scanner
 
     for name in ("scan.h5", "result.h5", "report.html", "comparison.html"):

@@ -11,16 +11,19 @@ from ct_dip.cli.options import Verbose
 
 def export(
     result: Annotated[Path, typer.Argument(help="Result file.")],
-    format: Annotated[str, typer.Option(help="tiff (ImageJ, napari), nifti or npy.")],
-    out: Annotated[Path, typer.Option(help="Name of the files: NAME-mean and NAME-std with an ending.")],
+    out: Annotated[Path, typer.Option(help="NAME of the files to write: NAME-mean and NAME-std.")],
+    format: Annotated[
+        str | None,
+        typer.Option(help="tiff (ImageJ, napari), nifti or npy. Default: what the ending says, else tiff."),
+    ] = None,
     verbose: Verbose = False,
 ) -> None:
     """Write the mean and the standard deviation of a result as images, in 1/mm, with the pixel size."""
-    from ct_dip.data.export import export_result
+    from ct_dip.data.export import export as run
     from ct_dip.data.result_file import read_result
 
     loaded = read_result(result)
-    files = export_result(loaded, out, format)
+    files = run(loaded, out, format)
     rows, columns = loaded.mean.shape
     what = "mean" if loaded.std is None else "mean and standard deviation"
     missing = f"; method {loaded.method} gives no standard deviation" if loaded.std is None else ""

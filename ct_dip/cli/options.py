@@ -3,14 +3,14 @@
 import math
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from ct_dip.data.mask_file import read_mask as load_mask
 from ct_dip.errors import InputError
 
-if TYPE_CHECKING:
-    from ct_dip.arrays import Bools
+__all__ = ["load_mask"]
 
 Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", help="Say more, and show where an error came from.")
@@ -58,36 +58,3 @@ def parse_angle(text: str, name: str) -> float:
     if abs(angle) > 2 * math.pi * (1 + 1e-6):
         raise InputError(f"{name} {text!r} is more than a turn; write at most 360")
     return angle
-
-
-def load_mask(path: Path, shape: tuple[int, int]) -> "Bools":
-    """Where a picture is neither black nor transparent, or an array neither 0 nor NaN; first row on top.
-
-    Not `load_image`: that reads attenuation and refuses labels, for which any number means "inside".
-    """
-    import numpy as np
-    from PIL import Image as Picture
-
-    if not path.is_file():
-        raise InputError(f"--mask {path} does not exist; check the path")
-    try:
-        if path.suffix == ".npy":
-            with path.open("rb") as file:
-                array = np.asarray(np.load(file, allow_pickle=False))
-                if array.dtype.kind not in "biuf":
-                    raise ValueError(f"it holds {array.dtype}, not numbers")
-                marked = (array != 0) & ~np.isnan(array)
-        else:
-            with Picture.open(path) as picture:
-                if picture.mode[0] in "IF":  # 16 or 32 bits
-                    marked = np.asarray(picture) != 0
-                else:
-                    colors = np.asarray(picture.convert("RGBA"))
-                    marked = colors[..., :3].any(axis=-1) & (colors[..., 3] > 0)
-    except (OSError, ValueError, EOFError, SyntaxError, Picture.DecompressionBombError) as error:
-        raise InputError(f"--mask {path} cannot be read ({error}); use PNG, TIFF or NPY") from error
-    if marked.shape != shape:
-        raise InputError(f"--mask {path} has shape {marked.shape}, the image {shape}; give one of its shape")
-    if not marked.any():
-        raise InputError(f"--mask {path} has no pixels: it is zero everywhere; mark the region in white")
-    return marked

@@ -218,10 +218,10 @@ def _reconstruct_one(
     from ct_dip.data.result_file import write_result
     from ct_dip.data.scan_file import read_scan
     from ct_dip.files import write_bytes
+    from ct_dip.pages.all_figures import figures, result_panel
+    from ct_dip.pages.figures import save_png
+    from ct_dip.pages.report_page import write_report
     from ct_dip.pipeline import reconstruct as run
-    from ct_dip.report.all_figures import result_panel, write_figures
-    from ct_dip.report.figures import save_png
-    from ct_dip.report.report_page import write_report
 
     scan = read_scan(path)
     picture, repeat, page = _beside(out)
@@ -241,7 +241,7 @@ def _reconstruct_one(
         write_bytes(repeat, yaml.safe_dump(result.settings, sort_keys=True).encode())
         if files.paged:
             write_report(page, result, source=scan.source or path.name)
-        drawn = write_figures(files.figures, result) if files.figures else []
+        drawn = figures(result, files.figures) if files.figures else {}
     except KeyboardInterrupt:
         way_on = f"goes on from {folder}" if _has_stages(folder) else "starts again, as nothing was kept yet"
         raise InterruptedRunError(f"interrupted; the same command {way_on}") from None

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ct_dip.cli.compare import CSV, LATEX, PAGE, check_folder, summary
+from ct_dip.cli.compare import summary
 from ct_dip.cli.console import ConsoleProgress, message, print_table
 from ct_dip.cli.options import Device, Preset, Threads, Verbose
 from ct_dip.errors import CtDipError, InputError, InterruptedRunError
@@ -41,8 +41,7 @@ def select(
 ) -> None:
     """Try combinations of settings on a scan, and rank them by held-out views and by evidence."""
     from ct_dip.compare_methods import compare
-    from ct_dip.report.compare_page import write_compare_page
-    from ct_dip.report.table_files import write_csv, write_latex
+    from ct_dip.pages.comparison_files import check_folder, write_comparison
     from ct_dip.select_settings import choices, configurations, read_over
 
     tried = [read_over(each) for each in over]
@@ -59,9 +58,7 @@ def select(
         raise InterruptedRunError(f"interrupted; the same command goes on from {out}") from None
     if not any(row.prediction for row in table.rows):
         raise CtDipError(f"no run finished: {table.rows[0].error}")
-    write_compare_page(out / PAGE, table)
-    write_csv(out / CSV, table)
-    write_latex(out / LATEX, table)
+    page, csv, latex = write_comparison(out, table)
     chosen = [f"{_SAYS[column]} {name}" for column, name in choices(table).items()]
     print_table("; ".join(chosen) or "nothing tells these settings apart", summary(table))
-    message(f"{out / PAGE}: open it in a browser; {out / CSV} has every figure, {out / LATEX} the main ones")
+    message(f"{page}: open it in a browser; {csv} has every figure, {latex} the main ones")

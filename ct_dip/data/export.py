@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from ct_dip.arrays import Floats
-from ct_dip.data.prediction import Prediction
+from ct_dip.data.result_file import AnyResult, load_result
 from ct_dip.errors import InputError
 from ct_dip.files import atomic_path
 from ct_dip.geometry import Volume
@@ -27,12 +27,13 @@ from ct_dip.geometry import Volume
 ENDINGS = {"tiff": (".tif", ".tiff"), "npy": (".npy",), "nifti": (".nii", ".nii.gz")}
 
 
-def export_result(result: Prediction, path: str | Path, format: str) -> list[Path]:
-    """Write the mean, and the standard deviation if there is one.
+def export(result: AnyResult, path: str | Path, format: str | None = None) -> list[Path]:
+    """Write the mean, and the standard deviation if there is one, as images for other programs.
 
     Args:
+        result: a `Prediction`, or the path of a result file.
         path: ``NAME`` or, say, ``NAME.tif``; the files are ``NAME-mean.tif`` and ``NAME-std.tif``.
-        format: ``tiff``, ``npy`` or ``nifti``.
+        format: ``tiff``, ``npy`` or ``nifti``; by default what the ending of ``path`` says, else ``tiff``.
 
     Returns:
         The files. None appears, or takes the place of an older one, before all are safely on the disk.
@@ -41,9 +42,11 @@ def export_result(result: Prediction, path: str | Path, format: str) -> list[Pat
         InputError: the format is unknown, or contradicts the ending of ``path``.
         OutputError: a file cannot be written.
     """
-    stem, ending = _split(Path(path), format)
+    result = load_result(result)
+    kind = _format_of(Path(path)) if format is None else format
+    stem, ending = _split(Path(path), kind)
     images = {"mean": result.mean} | ({} if result.std is None else {"std": result.std})
-    encode = _ENCODERS[format]
+    encode = _ENCODERS[kind]
     # Encoded in memory: the disk meets finished files only.
     contents = {
         stem.with_name(f"{stem.name}-{name}{ending}"): encode(
@@ -53,12 +56,16 @@ def export_result(result: Prediction, path: str | Path, format: str) -> list[Pat
     }
     if ending == ".nii.gz":
         contents = {file: gzip.compress(content, mtime=0) for file, content in contents.items()}
-    if format == "npy":
+    if kind == "npy":
         contents[stem.with_name(f"{stem.name}-grid.json")] = _grid(result.pixel_size)
     with contextlib.ExitStack() as files:  # renames them when all are written
         for file, content in contents.items():
             files.enter_context(atomic_path(file)).write_bytes(content)
     return list(contents)
+
+
+def _format_of(path: Path) -> str:
+    return next((f for f, endings in ENDINGS.items() if path.name.lower().endswith(endings)), "tiff")
 
 
 def _split(path: Path, format: str) -> tuple[Path, str]:

@@ -23,6 +23,7 @@ from ct_dip.operators import ray_transform
 from ct_dip.operators.linear_map import LinearMap
 from ct_dip.operators.ray import transform_digest
 from ct_dip.progress import Progress
+from ct_dip.progress_bars import default_progress
 
 CHECKPOINT = "dip.npz"
 Resume = Literal["exact", "compatible"]
@@ -115,7 +116,7 @@ def fit_many(
         ensemble.variant,
     )
     path = None if run_folder is None else Path(run_folder) / CHECKPOINT
-    progress = progress or Progress()
+    progress = progress or default_progress()
     if path is not None:
         tolerate = BITS if resume == "compatible" else ()
         state = load_checkpoint(path, digest, tolerate=tolerate, note=progress.note)

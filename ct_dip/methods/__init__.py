@@ -14,7 +14,7 @@ from ct_dip.method import Method
 from ct_dip.text import shortened
 
 GROUP = "ct_dip.methods"  # of entry points
-DEFAULT = "tv"
+DEFAULT = "lin-dip"  # it has error bars
 
 
 def method_names() -> list[str]:

@@ -9,7 +9,7 @@ from ct_dip.data.scan import Scan
 from ct_dip.method import Job, Method
 from ct_dip.methods.dip import DipRun, fit_members, pass_seconds, plan_fit, predict_from
 from ct_dip.operators.ray import RayTransform
-from ct_dip.plan import Plan
+from ct_dip.run_plan import Plan
 
 
 class EnsembleConfig(Section):

@@ -22,7 +22,7 @@ from ct_dip.methods.dip import (
     used_settings,
 )
 from ct_dip.operators.ray import RayTransform
-from ct_dip.plan import Plan, time_of
+from ct_dip.run_plan import Plan, time_of
 from ct_dip.tangent.footprint import footprint
 from ct_dip.tangent.linearise import linearise
 from ct_dip.weight_posterior.curvature import diagonal_blocks

@@ -8,7 +8,7 @@ from ct_dip.data.scan import Scan
 from ct_dip.image_space.gibbs import LaplaceField
 from ct_dip.method import Job, Method
 from ct_dip.methods.gmrf import GibbsConfig, plan_gibbs, run_gibbs
-from ct_dip.plan import Plan
+from ct_dip.run_plan import Plan
 
 
 class LmrfConfig(GibbsConfig):

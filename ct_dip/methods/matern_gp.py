@@ -12,7 +12,7 @@ from ct_dip.data.scan import Scan
 from ct_dip.image_space.gaussian_process import GaussianProcess, needed_bytes
 from ct_dip.image_space.problem import pixel_problem
 from ct_dip.method import Job, Method
-from ct_dip.plan import Plan
+from ct_dip.run_plan import Plan
 
 _SMOOTHNESS = {"1/2": 0.5, "3/2": 1.5, "5/2": 2.5}
 

@@ -11,7 +11,7 @@ from ct_dip.dip.dropout import DropoutEnsemble, dropout_images
 from ct_dip.method import Job, Method
 from ct_dip.methods.dip import DipRun, fit_members, pass_seconds, plan_fit, predict_from
 from ct_dip.operators.ray import RayTransform
-from ct_dip.plan import Plan
+from ct_dip.run_plan import Plan
 
 PASSES = "passes with dropout"  # name of the stage
 

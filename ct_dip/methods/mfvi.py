@@ -23,7 +23,7 @@ from ct_dip.methods.dip import (
     used_settings,
 )
 from ct_dip.operators.ray import RayTransform
-from ct_dip.plan import Plan, time_of
+from ct_dip.run_plan import Plan, time_of
 from ct_dip.weight_posterior.drawn import drawn_prediction
 from ct_dip.weight_posterior.mean_field import (
     MeanField,

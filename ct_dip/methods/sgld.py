@@ -25,7 +25,7 @@ from ct_dip.methods.dip import (
     used_settings,
 )
 from ct_dip.operators.ray import RayTransform
-from ct_dip.plan import Plan, time_of
+from ct_dip.run_plan import Plan, time_of
 from ct_dip.weight_posterior.drawn import drawn_prediction
 from ct_dip.weight_posterior.langevin import preconditioned_langevin
 from ct_dip.weight_posterior.potential import Potential

@@ -29,6 +29,7 @@ from ct_dip.posterior.posterior import Posterior
 from ct_dip.posterior.problem import Problem, linear_problem
 from ct_dip.posterior.regimes import RegimePlan, default_compression, plan_regime
 from ct_dip.progress import Progress
+from ct_dip.progress_bars import default_progress
 from ct_dip.tangent.footprint import footprint
 from ct_dip.tangent.linearise import linearise
 
@@ -80,7 +81,7 @@ def fit_posterior(
     config = with_own_objects(config or InferenceConfig(), prior, complement)
     if config.image == "tv" and image is None:
         raise InputError("inference.image 'tv' needs that image; give it as image, or use method 'lin-dip'")
-    progress = progress or Progress()
+    progress = progress or default_progress()
     validate_time_budget(budget_minutes)
     if plan is None:
         budget = memory.memory_budget(memory_budget)

@@ -11,7 +11,7 @@ import pytest
 from ct_dip.cli import main
 from ct_dip.data.result_file import read_result
 from ct_dip.data.scan_file import read_scan, write_scan
-from ct_dip.report.all_figures import FIGURES
+from ct_dip.pages.all_figures import FIGURES
 from tests.cli.test_bad_input import fails
 
 QUICK = [
@@ -313,7 +313,7 @@ def test_the_stages_above_are_all_that_there_are(made):
 
 @pytest.mark.parametrize("writer", ["write_result", "write_report"])
 def test_an_interrupt_while_the_results_are_written(folder, capsys, monkeypatch, writer):
-    home = {"write_result": "ct_dip.data.result_file", "write_report": "ct_dip.report.report_page"}[writer]
+    home = {"write_result": "ct_dip.data.result_file", "write_report": "ct_dip.pages.report_page"}[writer]
 
     def stop(*_, **__):
         raise KeyboardInterrupt

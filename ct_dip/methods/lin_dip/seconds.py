@@ -3,8 +3,8 @@
 import torch
 
 from ct_dip.operators.linear_map import LinearMap
-from ct_dip.plan import Plan, time_of
 from ct_dip.posterior.config import InferenceConfig
+from ct_dip.run_plan import Plan, time_of
 from ct_dip.tangent.jacobian import Jacobian
 from ct_dip.tangent.taps import tap_pairs
 

@@ -8,8 +8,8 @@ import pytest
 
 from ct_dip.data.prediction import Prediction
 from ct_dip.evaluation.region import query_region, region_mask
-from ct_dip.report.report_page import write_report
-from tests.report.test_report_page import synthetic_result
+from ct_dip.pages.report_page import write_report
+from tests.pages.test_report_page import synthetic_result
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

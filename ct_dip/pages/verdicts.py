@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from ct_dip.data.prediction import Prediction
 from ct_dip.data.scores import HeldoutScores, PartScores, Scores
-from ct_dip.report.finding import ORDER, Finding, level_of, percent
-from ct_dip.report.findings import IMPLAUSIBLE
+from ct_dip.pages.finding import ORDER, Finding, level_of, percent
+from ct_dip.pages.findings import IMPLAUSIBLE
 
 # A 95 % error bar may miss the truth in 5 % of the pixels.
 COVERAGE_CAUTION = 0.90  # it misses twice as often as it promises
@@ -35,7 +35,7 @@ def verdict(result: Prediction, scores: Scores | None, findings: Sequence[Findin
     """Judge by the truth or a reference if there is one, else by held-out views, else by the worst check.
 
     Args:
-        findings: of the measured data; see `ct_dip.report.findings`.
+        findings: of the measured data; see `ct_dip.pages.findings`.
     """
     if result.std is None:
         return Finding(

@@ -12,7 +12,7 @@ from ct_dip.data.prediction import Prediction
 from ct_dip.evaluation.coverage import coverage_curve
 from ct_dip.evaluation.near import near_object_of
 from ct_dip.evaluation.pixel_scores import width_score
-from ct_dip.report.verdicts import FEWEST_PIXELS
+from ct_dip.pages.verdicts import FEWEST_PIXELS
 
 POINTS = (0.05, *(round(0.1 * k, 1) for k in range(1, 10)), 0.95, 0.99)  # nominal levels of the curve
 ERROR_BINS = 8

@@ -7,7 +7,7 @@ from typing import Any
 from ct_dip.data.prediction import Prediction
 from ct_dip.dip.budget import budget_warning
 from ct_dip.evaluation.structure import Structure, residual_structure
-from ct_dip.report.finding import ORDER, Finding, level_of, percent
+from ct_dip.pages.finding import ORDER, Finding, level_of, percent
 
 # What the image leaves unexplained of the sinogram, over what noise alone would leave. With the hundreds of
 # measurements of a small scan chance moves this ratio by some 5 %.

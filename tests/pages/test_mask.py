@@ -8,12 +8,12 @@ import pytest
 from ct_dip.data.comparison import Comparison
 from ct_dip.data.prediction import Prediction
 from ct_dip.evaluation.score import scores_of
-from ct_dip.report.all_figures import result_panel
-from ct_dip.report.calibration_figures import calibration_figure
-from ct_dip.report.certainty import certainty
-from ct_dip.report.inference_figures import panel_figure, samples_figure
-from ct_dip.report.report_page import payload
-from ct_dip.report.verdicts import coverage_verdict
+from ct_dip.pages.all_figures import result_panel
+from ct_dip.pages.calibration_figures import calibration_figure
+from ct_dip.pages.certainty import certainty
+from ct_dip.pages.inference_figures import panel_figure, samples_figure
+from ct_dip.pages.report_page import payload
+from ct_dip.pages.verdicts import coverage_verdict
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from PIL import Image
 
 from ct_dip.compare_methods import compare_results
 from ct_dip.data.method_table import MethodTable, Row
-from ct_dip.report.compare_page import (
+from ct_dip.pages.compare_page import (
     MOST_SCANS,
     Scale,
     pictures,

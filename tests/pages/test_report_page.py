@@ -15,7 +15,7 @@ from ct_dip.data.comparison import Comparison
 from ct_dip.data.prediction import Prediction, SinogramPredictive
 from ct_dip.data.result_file import write_result
 from ct_dip.errors import InputError, OutputError, ResultError
-from ct_dip.report import report_page as page
+from ct_dip.pages import report_page as page
 
 
 def synthetic_result(shape=(24, 24), *, truth=True, seed=3):
@@ -151,7 +151,7 @@ def test_text_of_files_is_escaped():
 
 def test_our_own_script_and_style_can_be_inlined():
     for name in ("report.js", "report.css"):
-        text = files("ct_dip.report").joinpath(name).read_text(encoding="utf-8")
+        text = files("ct_dip.pages").joinpath(name).read_text(encoding="utf-8")
         assert "</s" not in text.lower()  # neither script nor style may end early
         assert "<!--" not in text
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ct_dip.report.figures import png_bytes, reconstruction_panel, save_png
+from ct_dip.pages.figures import png_bytes, reconstruction_panel, save_png
 
 IMAGE = np.random.default_rng(0).random((12, 16))
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from ct_dip.evaluation.score import scores_of
-from ct_dip.report.calibration_chart import calibration_chart, log_axes
-from tests.report.test_report_page import synthetic_result
+from ct_dip.pages.calibration_chart import calibration_chart, log_axes
+from tests.pages.test_report_page import synthetic_result
 
 
 def test_curves_of_right_error_bars_follow_the_diagonal():

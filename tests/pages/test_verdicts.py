@@ -7,11 +7,11 @@ import pytest
 
 from ct_dip.data.scores import LEVELS, HeldoutScores, Mean, PartScores, Scores, WidthScore
 from ct_dip.evaluation.score import scores_of
-from ct_dip.report import report_page as page
-from ct_dip.report import verdicts
-from ct_dip.report.finding import percent
-from ct_dip.report.findings import data_findings
-from tests.report.test_report_page import synthetic_result
+from ct_dip.pages import report_page as page
+from ct_dip.pages import verdicts
+from ct_dip.pages.finding import percent
+from ct_dip.pages.findings import data_findings
+from tests.pages.test_report_page import synthetic_result
 
 
 def known(everywhere, near=None, *, announced=4.0, found=4.0, compared_with="truth", noise_std=0.0):

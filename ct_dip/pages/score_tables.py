@@ -3,7 +3,7 @@
 import re
 
 from ct_dip.data.scores import BLOCKS, HeldoutScores, Mean, MeanKind, Scores
-from ct_dip.report.verdicts import near_part
+from ct_dip.pages.verdicts import near_part
 
 _FIGURES = {
     "psnr": "PSNR, dB",

@@ -7,7 +7,7 @@ import pytest
 from ct_dip.compare_methods import compare_results
 from ct_dip.data.method_table import MethodTable, Row
 from ct_dip.data.scores import Mean, Scores
-from ct_dip.report.table_files import cell_text, write_csv, write_latex
+from ct_dip.pages.table_files import cell_text, write_csv, write_latex
 from tests.predictions import heldout, prediction
 
 TABLE = compare_results(

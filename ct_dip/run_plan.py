@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from ct_dip import memory
+from ct_dip.progress import format_duration
 
 _TRIAL_SECONDS = 0.5  # that the measurement of one kind of work takes, about
 
@@ -69,6 +70,42 @@ class Plan:
         """Add what stages last, by name."""
         stages = (dataclasses.replace(s, seconds=seconds.get(s.name, s.seconds)) for s in self.stages)
         return dataclasses.replace(self, stages=tuple(stages))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return every number, ready for JSON."""
+        return {
+            "method": self.method,
+            "pixels": self.pixels,
+            "measurements": self.measurements,
+            **self.facts,
+            "bytes": self.bytes,
+            "budget": self.budget,
+            "fits": self.bytes <= self.budget,
+            "seconds": self.seconds,
+            "stages": [vars(stage) for stage in self.stages],
+        }
+
+    def summary(self) -> dict[str, str]:
+        """Return the plan in words, by stage."""
+        lines = {"sizes": f"{self.pixels} pixels, {self.measurements} measurements"}
+        lines |= {name: text for name, text in self.facts.items() if isinstance(text, str)}
+        for stage in self.stages:
+            parts = [memory.format_bytes(stage.bytes)]
+            if stage.passes:
+                parts.append(f"about {stage.passes} network passes")
+            if stage.seconds is not None:
+                parts.append(f"about {format_duration(stage.seconds)}" + (" at most" if stage.passes else ""))
+            lines[stage.name] = ", ".join(parts)
+        peak, budget = memory.format_bytes(self.bytes), memory.format_bytes(self.budget)
+        lines["memory"] = f"{peak} at the peak; the budget is {budget}"
+        if self.bytes > self.budget:
+            lines["memory"] += f": it does NOT fit; {self.advice}"
+        if self.seconds is not None:
+            lines["time"] = f"about {format_duration(self.seconds)} in all, at most"
+        return lines
+
+    def __str__(self) -> str:
+        return "\n".join([f"method: {self.method}", *(f"{k}: {v}" for k, v in self.summary().items())])
 
     def require(self) -> None:
         """Refuse, with the numbers, what would not fit.

@@ -4,10 +4,10 @@ import re
 from dataclasses import replace
 
 from ct_dip.data.scores import LEVELS
-from ct_dip.report.report_page import render_report
-from ct_dip.report.score_tables import coverage_columns, readable, score_rows
+from ct_dip.pages.report_page import render_report
+from ct_dip.pages.score_tables import coverage_columns, readable, score_rows
 from tests.data.test_scores import HELDOUT, SCORES
-from tests.report.test_report_page import synthetic_result
+from tests.pages.test_report_page import synthetic_result
 
 
 def test_every_figure_has_a_name_of_its_own_without_code_in_it():

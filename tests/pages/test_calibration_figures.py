@@ -10,14 +10,14 @@ from ct_dip.errors import InputError
 from ct_dip.evaluation.coverage import CURVE_LEVELS, coverage
 from ct_dip.evaluation.near import near_object
 from ct_dip.evaluation.sparsification import sparsification
-from ct_dip.report.calibration_figures import (
+from ct_dip.pages.calibration_figures import (
     calibration_figure,
     quantile_figure,
     residual_figure,
     sparsification_figure,
     std_error_figure,
 )
-from ct_dip.report.figures import png_bytes
+from ct_dip.pages.figures import png_bytes
 
 FIGURES = [calibration_figure, std_error_figure, residual_figure, quantile_figure, sparsification_figure]
 

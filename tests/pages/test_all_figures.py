@@ -11,10 +11,10 @@ from ct_dip.data.prediction import Prediction
 from ct_dip.errors import ResultError
 from ct_dip.evaluation.near import near_object
 from ct_dip.evaluation.score import scores_of
-from ct_dip.report import report_page
-from ct_dip.report.all_figures import FIGURES, all_figures, write_figures
-from ct_dip.report.verdicts import coverage_verdict
-from tests.report.test_report_page import embedded, synthetic_result
+from ct_dip.pages import report_page
+from ct_dip.pages.all_figures import FIGURES, figures
+from ct_dip.pages.verdicts import coverage_verdict
+from tests.pages.test_report_page import embedded, synthetic_result
 
 
 def whole_result():
@@ -46,12 +46,11 @@ def texts(figure):
 
 
 def test_a_whole_result_has_all_of_them(tmp_path):
-    written = write_figures(tmp_path / "figures", whole_result())
-    assert [path.stem for path in written] == list(FIGURES)
+    assert list(figures(whole_result(), tmp_path / "figures")) == list(FIGURES)
     assert sorted(path.name for path in (tmp_path / "figures").iterdir()) == sorted(
         f"{name}.png" for name in FIGURES
     )
-    for path in written:
+    for path in (tmp_path / "figures").iterdir():
         with Image.open(path) as picture:
             assert picture.size[0] >= 640
 
@@ -65,25 +64,25 @@ def test_a_whole_result_has_all_of_them(tmp_path):
     ],
 )
 def test_what_is_lacking_is_left_out(lacking, names):
-    assert set(all_figures(replace(whole_result(), **lacking))) == names
+    assert set(figures(replace(whole_result(), **lacking))) == names
 
 
 def test_an_image_alone_has_one_figure():
     image = np.linspace(0, 0.02, 30, dtype=np.float32).reshape(5, 6)
-    assert list(all_figures(Prediction(method="tv", mean=image, pixel_size=0.5, scan_digest=""))) == ["image"]
+    assert list(figures(Prediction(method="tv", mean=image, pixel_size=0.5, scan_digest=""))) == ["image"]
 
 
 @pytest.mark.parametrize("noise", [0.0, 1e-3])
 def test_a_reference_is_never_called_truth_in_figures(noise):
-    figures = all_figures(against_reference(noise))
-    assert list(figures) == list(FIGURES)
+    drawn = figures(against_reference(noise))
+    assert list(drawn) == list(FIGURES)
     named = 0
-    for name, figure in figures.items():
+    for name, figure in drawn.items():
         text = texts(figure)
         assert "truth" not in text, name
         named += "reference" in text
     assert named >= 7
-    assert ("√(std² + noise²)" in texts(figures["quantiles"])) == (noise > 0)
+    assert ("√(std² + noise²)" in texts(drawn["quantiles"])) == (noise > 0)
 
 
 @pytest.mark.parametrize("noise", [0.0, 1e-3])

@@ -5,10 +5,10 @@ import pytest
 
 from ct_dip.data.prediction import Prediction
 from ct_dip.evaluation.structure import Structure
-from ct_dip.report import findings as module
-from ct_dip.report.finding import percent
-from ct_dip.report.findings import data_findings
-from tests.report.test_report_page import predictive
+from ct_dip.pages import findings as module
+from ct_dip.pages.finding import percent
+from ct_dip.pages.findings import data_findings
+from tests.pages.test_report_page import predictive
 
 SILENT = np.zeros((20, 25))  # 500 measurements whose residuals have no structure that could be judged
 

@@ -24,14 +24,14 @@ from ct_dip.evaluation.region import CAVEAT
 from ct_dip.evaluation.score import scores_of
 from ct_dip.files import write_bytes
 from ct_dip.methods import title_of
+from ct_dip.pages.calibration_chart import calibration_chart, log_axes
+from ct_dip.pages.certainty import certainty
+from ct_dip.pages.finding import percent
+from ct_dip.pages.findings import data_findings
+from ct_dip.pages.score_tables import coverage_columns, score_rows
+from ct_dip.pages.verdicts import heldout_finding, place_findings, verdict
 from ct_dip.progress import format_duration
 from ct_dip.quality import psnr
-from ct_dip.report.calibration_chart import calibration_chart, log_axes
-from ct_dip.report.certainty import certainty
-from ct_dip.report.finding import percent
-from ct_dip.report.findings import data_findings
-from ct_dip.report.score_tables import coverage_columns, score_rows
-from ct_dip.report.verdicts import heldout_finding, place_findings, verdict
 
 SAMPLE_BYTES = 32 << 20  # of samples in the page, before base64: a phone must still open it
 _FARTHEST, _TAIL_STEP = 20.0, 0.05  # standard deviations that the table of tails has
@@ -264,4 +264,4 @@ def _round(value: float, spread: float) -> float:
 
 
 def _asset(name: str) -> str:
-    return files("ct_dip.report").joinpath(name).read_text(encoding="utf-8")
+    return files("ct_dip.pages").joinpath(name).read_text(encoding="utf-8")

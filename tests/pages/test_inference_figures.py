@@ -7,8 +7,8 @@ import pytest
 from ct_dip.data.comparison import Comparison
 from ct_dip.data.prediction import Prediction, SinogramPredictive
 from ct_dip.errors import InputError
-from ct_dip.report.figures import png_bytes
-from ct_dip.report.inference_figures import (
+from ct_dip.pages.figures import png_bytes
+from ct_dip.pages.inference_figures import (
     evidence_figure,
     hyperparameters_figure,
     panel_figure,

@@ -7,16 +7,17 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from ct_dip.data.prediction import Prediction
+from ct_dip.data.result_file import AnyResult, load_result
 from ct_dip.errors import MissingPartError
-from ct_dip.report.calibration_figures import (
+from ct_dip.pages.calibration_figures import (
     calibration_figure,
     quantile_figure,
     residual_figure,
     sparsification_figure,
     std_error_figure,
 )
-from ct_dip.report.figures import reconstruction_panel, save_png
-from ct_dip.report.inference_figures import (
+from ct_dip.pages.figures import reconstruction_panel, save_png
+from ct_dip.pages.inference_figures import (
     evidence_figure,
     hyperparameters_figure,
     panel_figure,
@@ -55,20 +56,18 @@ FIGURES: dict[str, Callable[[Prediction], Figure]] = {
 }
 
 
-def all_figures(result: Prediction) -> dict[str, Figure]:
-    """By name; what the result does not hold is left out."""
-    figures = {}
+def figures(result: AnyResult, folder: str | Path | None = None) -> dict[str, Figure]:
+    """Draw every figure that a result allows, by name; leave out those whose data it does not hold.
+
+    Args:
+        result: a `Prediction`, or the path of a result file.
+        folder: where to write them, as ``NAME.png``, replacing files of these names.
+    """
+    result, drawn = load_result(result), {}
     for name, draw in FIGURES.items():
         with contextlib.suppress(MissingPartError):
-            figures[name] = draw(result)
-    return figures
-
-
-def write_figures(folder: str | Path, result: Prediction) -> list[Path]:
-    """All figures of a result as PNG files in a folder; those of its names that are there are replaced."""
-    written = []
-    for name, figure in all_figures(result).items():
-        path = Path(folder) / f"{name}.png"
-        save_png(figure, path)
-        written.append(path)
-    return written
+            drawn[name] = draw(result)
+    if folder is not None:
+        for name, figure in drawn.items():
+            save_png(figure, Path(folder) / f"{name}.png")
+    return drawn

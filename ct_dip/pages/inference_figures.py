@@ -18,9 +18,9 @@ from ct_dip.arrays import Floats
 from ct_dip.data.prediction import Prediction
 from ct_dip.errors import MissingPartError
 from ct_dip.evaluation.residuals import residual_histogram
+from ct_dip.pages.calibration_figures import BLUE, GREY, ORANGE
+from ct_dip.pages.figures import show_image
 from ct_dip.quality import psnr
-from ct_dip.report.calibration_figures import BLUE, GREY, ORANGE
-from ct_dip.report.figures import show_image
 
 _ATTENUATION = "attenuation (1/mm)"
 # What e^{θ/2} is relative to; every θ that belongs to no block is the logarithm of a variance.

@@ -20,8 +20,8 @@ from ct_dip.data.method_table import ERROR_BARS, HELDOUT, IMAGE, MethodTable
 from ct_dip.data.prediction import Prediction
 from ct_dip.files import write_bytes
 from ct_dip.methods import summary_of
+from ct_dip.pages.table_files import MAIN, cell_text
 from ct_dip.progress import format_duration
-from ct_dip.report.table_files import MAIN, cell_text
 
 MARK = '<meta name="generator" content="ct-dip compare">'  # by which a page of ours is known
 MOST_SCANS = 12  # whose pictures are in a page, so that a phone still opens it
@@ -271,4 +271,4 @@ def _notes(table: MethodTable) -> list[str]:
 
 
 def _asset(name: str) -> str:
-    return files("ct_dip.report").joinpath(name).read_text(encoding="utf-8")
+    return files("ct_dip.pages").joinpath(name).read_text(encoding="utf-8")
