@@ -96,6 +96,10 @@ class MethodTable:
     rows: Sequence[Row]
     scans: dict[str, ScanLabel] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        count = len(self.digests)
+        return f"<MethodTable: {', '.join(self.methods)} on {count} scan{'s' if count != 1 else ''}>"
+
     @property
     def methods(self) -> list[str]:
         """Every method once."""

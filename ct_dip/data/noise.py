@@ -24,6 +24,9 @@ class WhiteNoise:
     def __post_init__(self) -> None:
         _require_positive(self.std, "noise std")
 
+    def __str__(self) -> str:
+        return f"white noise of {self.std:.4g}"
+
     def variance(self, sinogram: Floats) -> Floats:
         """Variance of every line integral, shape of the sinogram."""
         return np.full(sinogram.shape, self.std**2)
@@ -51,6 +54,9 @@ class PhotonNoise:
         _require_positive(self.photons, "photons per bin")
         if self.photons > _MOST_PHOTONS:
             raise ScanError(f"photons per bin {self.photons:g} must be at most {_MOST_PHOTONS:g}")
+
+    def __str__(self) -> str:
+        return f"noise of {self.photons:.4g} photons per bin in air"
 
     def counts(self, sinogram: Floats) -> Floats:
         """Counts behind the line integrals; `ZERO_COUNT` where no photon arrived."""

@@ -10,7 +10,9 @@ from ct_dip.arrays import Bools, Floats
 from ct_dip.data.comparison import Comparison
 from ct_dip.data.pixel_distribution import PixelDistribution
 from ct_dip.data.scores import HeldoutScores, Scores
+from ct_dip.data.thumbnail import thumbnails
 from ct_dip.errors import InputError, MissingPartError, ResultError
+from ct_dip.progress import format_duration
 from ct_dip.text import shortened
 
 _SAMPLES_PER_PIXEL = 5  # that the covariance of a patch is estimated from, at least
@@ -119,6 +121,22 @@ class Prediction:
             raise ResultError("mask must be boolean, and true for one pixel at least; reconstruct again")
         PixelDistribution(self.degrees)  # refuses what is none
         _check_certificate(self.diagnostics.get("certificate") or {})
+
+    def __repr__(self) -> str:
+        rows, columns = self.mean.shape
+        parts = [f"{rows} × {columns} pixels of {self.pixel_size:.4g} mm"]
+        parts.append("no error bars" if self.std is None else "error bars")
+        parts += [f"{len(self.samples)} samples"] if self.samples is not None else []
+        if self.scores is not None and self.scores.psnr is not None:
+            parts.append(f"{self.scores.psnr.value:.2f} dB")
+        parts += [format_duration(sum(self.seconds.values()))] if self.seconds else []
+        return f"<Prediction{f' by {self.method}' if self.method else ''}: {', '.join(parts)}>"
+
+    def _repr_html_(self) -> str:
+        pictures = {"mean": self.mean, "standard deviation": self.std}
+        if self.comparison is not None:
+            pictures[self.comparison.name] = self.comparison.image
+        return thumbnails(repr(self), pictures)
 
     @property
     def pixel_distribution(self) -> PixelDistribution:

@@ -12,6 +12,7 @@ import numpy as np
 
 from ct_dip.arrays import Bools, Floats
 from ct_dip.data.noise import NoiseModel, estimate_white_std
+from ct_dip.data.thumbnail import thumbnails
 from ct_dip.errors import ScanError
 from ct_dip.geometry import FanBeam, Geometry, ParallelBeam, ViewIndex
 from ct_dip.text import shortened
@@ -85,6 +86,17 @@ class Scan:
             )
         frozen.flags.writeable = False
         object.__setattr__(self, name, frozen)
+
+    def __repr__(self) -> str:
+        geometry = self.geometry
+        parts = [f"{geometry.kind} beam", f"{geometry.views} views × {geometry.detectors} detectors"]
+        parts += [str(geometry.volume), "unknown noise" if self.noise is None else str(self.noise)]
+        parts += ["ground truth"] if self.ground_truth is not None else []
+        return f"<Scan{f' of {shortened(self.source, 60)}' if self.source else ''}: {', '.join(parts)}>"
+
+    def _repr_html_(self) -> str:
+        pictures = {"sinogram: views × detectors": self.sinogram, "ground truth": self.ground_truth}
+        return thumbnails(repr(self), pictures)
 
     @cached_property
     def evaluated(self) -> Bools:

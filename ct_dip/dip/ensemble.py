@@ -68,6 +68,14 @@ class DipFit:
     stopped_by: str
     traces: dict[str, Floats]
 
+    def __repr__(self) -> str:
+        rows, columns = self.image.shape
+        weights = sum(fitted.numel() for fitted in self.weights.values())
+        return (
+            f"<{type(self).__name__}: {rows} × {columns} pixels, {type(self.template).__name__} of {weights} "
+            f"weights, {self.steps} steps, misfit {self.misfit:.3g}, stopped by {self.stopped_by}>"
+        )
+
     @torch.no_grad()
     def network(self) -> nn.Module:
         """A new network with the fitted weights."""

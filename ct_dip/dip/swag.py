@@ -77,7 +77,7 @@ class CollectingSchedule(Schedule):
         return super().longest + self.steps
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class SwagFit(DipFit):
     """A network at the mean of the weights that it passed; ``moments`` are theirs."""
 

@@ -59,6 +59,14 @@ class Posterior:
     shown: str  # which image ``mean`` is: linear, dip, or the mean of them
     certificate: Certificate | None
 
+    def __repr__(self) -> str:
+        rows, columns = self.mean.shape
+        return (
+            f"<Posterior: {rows} × {columns} pixels, {self.regime} inference, evidence "
+            f"{self.evidence.evidence:.6g} nats, effective dimension {self.effective_dimension:.4g}, noise "
+            f"{self.noise_std / self.stated_noise_std:.3g} times the stated>"
+        )
+
     @cached_property
     def std(self) -> Floats:
         """Standard deviation of every pixel, 1/mm."""
