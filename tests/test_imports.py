@@ -149,6 +149,7 @@ TESTED_IN = {
     "pages/certainty.py": "pages/test_mask.py",
     "pages/comparison_files.py": "cli/test_compare.py",
     "pages/finding.py": "pages/test_findings.py",
+    "pages/packed.py": "pages/test_report_page.py",
     "pages/report.py": "pages/test_report_page.py",
     "scanners.py": "test_geometry.py",
     "solvers/products.py": "solvers/test_conjugate_gradients.py",

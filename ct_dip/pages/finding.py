@@ -9,11 +9,16 @@ ORDER: tuple[Level, ...] = ("good", "caution", "poor")  # from harmless to grave
 
 @dataclass(frozen=True)
 class Finding:
-    """One check of the result, in words."""
+    """One check of the result, in words.
+
+    Args:
+        advice: what a reader should do next, where the level is caution or poor.
+    """
 
     level: Level
     title: str
     text: str
+    advice: str = ""
 
 
 def level_of(value: float, caution: float, poor: float) -> Level:

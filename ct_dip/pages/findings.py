@@ -30,6 +30,19 @@ DRIFT_CAUTION = 0.25  # of the noise: what a quarter more noise would do, in eve
 DRIFT_POOR = 1.0  # whole views are off by as much as the noise
 IMPLAUSIBLE = "The data look implausible"  # title of every warning that a run gave about its input
 
+CHECK_SCAN = (
+    "Check the scan: units in mm, rotation axis, dark and flat fields, stated noise; ct-dip info shows them. "
+    "Correct it and reconstruct again."
+)
+CHECK_RESIDUALS = (
+    "Look at the unexplained part of the sinogram below. Stripes and outlines point to a wrong geometry or "
+    "rotation axis, or to bad detectors; correct the scan and reconstruct again."
+)
+CHECK_NOISE = "Check the noise that the scan states (ct-dip info shows it), correct it and reconstruct again."
+MORE_STEPS = "Reconstruct again with --preset thorough, or with a larger --set dip.max_steps=N."
+MORE_WORK = "Reconstruct again with more --budget-memory or --budget-minutes, or with --regime exact."
+FEW_VIEWS = "Trust the typical width of the error bars more than their pattern; more views would help."
+
 
 def data_findings(result: Prediction) -> list[Finding]:
     """What the measured data say about the image, with no truth needed.
@@ -38,7 +51,7 @@ def data_findings(result: Prediction) -> list[Finding]:
     effective directions of ``n`` measurements takes that share of the noise away.
     """
     metrics = result.diagnostics
-    findings = [Finding("caution", IMPLAUSIBLE, warning) for warning in result.warnings]
+    findings = [Finding("caution", IMPLAUSIBLE, warning, CHECK_SCAN) for warning in result.warnings]
     leftover, fitted, stated = (_number(metrics, n) for n in ("sinogram_chi2", "sigma_y", "sigma_y_stated"))
     if leftover is not None:
         explained, structure = 0.0, None
@@ -52,22 +65,25 @@ def data_findings(result: Prediction) -> list[Finding]:
         noise_source = "estimated from the data" if metrics.get("noise_estimated") else "that the scan states"
         text = f"The noise found in the data is {ratio:.2f} times the noise {noise_source}."
         if ratio > NOISE_POOR:
-            findings.append(Finding("poor", "There is much more in the data than image and noise", text))
+            title = "There is much more in the data than image and noise"
+            findings.append(Finding("poor", title, text, CHECK_RESIDUALS))
         elif ratio > NOISE_CAUTION:
-            findings.append(Finding("caution", "The data are noisier than they should be", text))
+            findings.append(Finding("caution", "The data are noisier than they should be", text, CHECK_NOISE))
         elif ratio < NOISE_LOW:
-            findings.append(Finding("caution", "The data are less noisy than they should be", text))
+            findings.append(
+                Finding("caution", "The data are less noisy than they should be", text, CHECK_NOISE)
+            )
         else:
             findings.append(Finding("good", "The noise is as expected", text))
     widening = _number(metrics, "widening")
     if widening is not None:
         findings.append(_widening_finding(math.sqrt(widening)))
     if warning := budget_warning(metrics):
-        findings.append(Finding("caution", "The network was not finished", warning))
+        findings.append(Finding("caution", "The network was not finished", warning, MORE_STEPS))
     findings += _arithmetic_findings(metrics)
     if metrics.get("evidence_converged") is False:
         text = "The search for the width of the error bars stopped before it was done."
-        findings.append(Finding("caution", "The error bars are not final", text))
+        findings.append(Finding("caution", "The error bars are not final", text, MORE_STEPS))
     return findings
 
 
@@ -101,9 +117,10 @@ def _leftover_finding(ratio: float, structure: Structure | None) -> Finding:
             text += " Neither neighbouring detectors nor whole views differ together."
         level = max(level, correlated, drifting, key=ORDER.index)
     if level == "good" and ratio < LEFTOVER_LOW:
-        return Finding("caution", "The image follows the noise of the measurements", text)
+        return Finding("caution", "The image follows the noise of the measurements", text, CHECK_NOISE)
     titles = {"good": "explains the measurements", "caution": "explains the measurements in part"}
-    return Finding(level, f"The image {titles.get(level, 'does not explain the measurements')}", text)
+    title = f"The image {titles.get(level, 'does not explain the measurements')}"
+    return Finding(level, title, text, "" if level == "good" else CHECK_RESIDUALS)
 
 
 def _widening_finding(factor: float) -> Finding:
@@ -113,7 +130,7 @@ def _widening_finding(factor: float) -> Finding:
         "own; that is how wide they are here."
     )
     if factor > WIDENED:
-        return Finding("caution", "The model alone was much too sure of itself", text)
+        return Finding("caution", "The model alone was much too sure of itself", text, FEW_VIEWS)
     return Finding("good", "The error bars were set by views that were kept back", text)
 
 
@@ -139,7 +156,7 @@ def _arithmetic_findings(metrics: Mapping[str, Any]) -> list[Finding]:
         )
     if certificate.get("converged"):
         return [Finding("good", "The computation was accurate", text.strip())]
-    return [Finding("poor", "The computation did not reach its accuracy", text.strip())]
+    return [Finding("poor", "The computation did not reach its accuracy", text.strip(), MORE_WORK)]
 
 
 def _number(metrics: Mapping[str, Any], name: str) -> float | None:

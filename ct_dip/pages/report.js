@@ -3,30 +3,55 @@
 
    Images are (rows, columns), first row on top, the rotation axis in the middle, y pointing up. Canvases have
    one dot per pixel and are scaled by CSS, so marks and axes are placed in percent. */
-(() => {
+(async () => {
   const byId = (id) => document.getElementById(id);
   const data = JSON.parse(byId("data").textContent);
   const [rows, columns] = data.shape;
   const step = data.pixelSize; // mm
   const WIDTH_95 = data.pixels.reach; // standard deviations to the end of a 95 % interval
 
-  function floats(text) {
-    const raw = atob(text);
-    const bytes = new DataView(new ArrayBuffer(raw.length));
-    for (let i = 0; i < raw.length; i++) bytes.setUint8(i, raw.charCodeAt(i));
-    const values = new Float32Array(raw.length / 4);
-    for (let i = 0; i < values.length; i++) values[i] = bytes.getFloat32(4 * i, true); // little endian
+  // Arrays are packed as ct_dip/pages/packed.py says.
+
+  if (typeof DecompressionStream === "undefined") {
+    byId("too-old").hidden = false;
+    return;
+  }
+
+  async function inflated(text) {
+    const packed = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+    const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
+    return new Uint8Array(await new Response(stream).arrayBuffer());
+  }
+
+  async function floats(text) { // exact: four planes of bytes, the lowest first
+    const planes = await inflated(text), n = planes.length / 4;
+    const bytes = new DataView(new ArrayBuffer(4 * n)), values = new Float32Array(n);
+    for (let i = 0; i < n; i++) {
+      for (let k = 0; k < 4; k++) bytes.setUint8(4 * i + k, planes[k * n + i]);
+      values[i] = bytes.getFloat32(4 * i, true);
+    }
     return values;
   }
-  for (const image of data.images) image.values = floats(image.data);
+
+  async function steps({ data: text, step: size }) { // multiples of a step
+    return Float32Array.from(new Int8Array((await inflated(text)).buffer), (k) => size * k);
+  }
+
+  const mask = data.mask ? await steps(data.mask) : null; // pixels in the field of view; all if null
+  const seen = (i) => !mask || mask[i] > 0;
+  for (const image of data.images) if (image.data) image.values = await floats(image.data);
   const images = Object.fromEntries(data.images.map((image) => [image.name, image]));
   const mean = data.images[0].values;
+  for (const [name, other] of [["error", "truth"], ["difference", "reference"]]) {
+    if (images[name]) images[name].values = mean.map((v, i) => (seen(i) ? v - images[other].values[i] : NaN));
+  }
   const std = images.std ? images.std.values : null;
   if (std) images.std.values = std.map((v) => WIDTH_95 * v); // shown, as everywhere, as a 95 % error bar
-  const samples = data.samples ? floats(data.samples.data) : null;
-
-  const mask = data.mask ? floats(data.mask) : null; // pixels in the field of view; all if null
-  const seen = (i) => !mask || mask[i] > 0;
+  // Samples are stored as their distances from the mean in standard deviations.
+  const samples = data.samples ? (await steps(data.samples)).map((z, k) => {
+    const i = k % mean.length;
+    return mean[i] + std[i] * z;
+  }) : null;
 
   const first = std ? std.reduce((best, v, i) => (seen(i) && !(v <= std[best]) ? i : best), -1)
     : (rows >> 1) * columns + (columns >> 1);
@@ -211,11 +236,14 @@
     paintBar(byId("bar-map"), scale, `Chance of being above ${given(state.threshold)} /mm`);
   }
 
-  function showResiduals() {
-    if (!data.residuals) return;
-    const [views, detectors] = data.residuals.shape, values = floats(data.residuals.data);
-    const scale = { kind: "error", low: -4, high: 4 };
-    paint(byId("residuals"), (i) => values[i], detectors, views, scale);
+  async function showSinogram() {
+    if (!data.sinogram) return;
+    const { shape: [views, detectors], low, high } = data.sinogram;
+    const explained = await steps(data.sinogram.explained), residuals = await steps(data.sinogram.residuals);
+    const grey = { kind: "attenuation", low, high }, scale = { kind: "error", low: -4, high: 4 };
+    paint(byId("sinogram"), (i) => explained[i], detectors, views, grey);
+    paintBar(byId("bar-sinogram"), grey, "Line integral, no unit");
+    paint(byId("residuals"), (i) => residuals[i], detectors, views, scale);
     paintBar(byId("bar-residuals"), scale, "Measured minus explained, in units of the noise");
   }
 
@@ -257,6 +285,9 @@
     }
     if (!seen(i)) facts.push(["field of view", "outside: nothing here was compared"]);
     byId("pixel").replaceChildren(element("div", place), element("div", big, "big"), table(facts));
+    for (const readout of document.querySelectorAll(".readout .value")) {
+      readout.replaceChildren(element("strong", big), element("span", ` at ${place}`));
+    }
     for (const cross of document.querySelectorAll(".cross")) {
       box(cross, state.column, state.column + 1, state.row, state.row + 1);
     }
@@ -283,6 +314,11 @@
       return;
     }
     const [value, half] = withError(answers.mean, answers.half);
+    if (document.querySelector(".drawing")) { // on a phone the card is far away
+      for (const readout of document.querySelectorAll(".readout .value")) {
+        readout.replaceChildren(element("strong", `mean ${value} ± ${half}\u00a0/mm`), element("span", ` of ${size}`));
+      }
+    }
     output.replaceChildren(element("div", size), element("div", `mean ${value} ± ${half}\u00a0/mm`, "big"),
       table([[above, `${area(answers.area)} mm²`],
         ["its 95 % interval", `${area(answers.areaLow)} to ${area(answers.areaHigh)} mm²`]]));
@@ -391,12 +427,14 @@
         showRegion();
       });
     }
-    byId("draw").hidden = navigator.maxTouchPoints === 0; // a mouse draws at once, a finger scrolls
-    byId("draw").addEventListener("click", () => {
-      const on = byId("draw").getAttribute("aria-pressed") !== "true";
-      byId("draw").setAttribute("aria-pressed", on);
-      for (const stage of document.querySelectorAll(".stage")) stage.classList.toggle("drawing", on);
-    });
+    for (const button of document.querySelectorAll(".draw")) {
+      button.hidden = navigator.maxTouchPoints === 0; // a mouse draws at once, a finger scrolls
+      button.addEventListener("click", () => {
+        const on = button.getAttribute("aria-pressed") !== "true";
+        for (const each of document.querySelectorAll(".draw")) each.setAttribute("aria-pressed", on);
+        for (const stage of document.querySelectorAll(".stage")) stage.classList.toggle("drawing", on);
+      });
+    }
     byId("region-note").textContent = !std ? "This method gives no error bars, so there is no interval."
       : !samples ? "The result file holds no posterior samples, so there is no interval; reconstruct with inference.samples=100."
         : `± is a 95 % interval, from ${data.samples.count} images that are as likely as the true one`
@@ -410,11 +448,12 @@
   pictures.forEach(setUpPicture);
   document.querySelectorAll(".stage").forEach(listen);
   showImages();
-  showResiduals();
+  await showSinogram();
   // A region to begin with: the middle third.
   const third = (count) => [Math.floor(count / 3), Math.ceil((2 * count) / 3)].map((n) => (n - count / 2) * step);
   const [x0, x1] = third(columns), [y0, y1] = third(rows);
   setRegion({ x0, x1, y0, y1 });
   if (std) setThreshold(state.threshold, "start");
   showPixel();
+  document.documentElement.dataset.ready = "true"; // for tests: everything is drawn
 })();

@@ -4,7 +4,6 @@ Python computes every number that does not depend on the reader, and the verdict
 images from the embedded floats and answers what the reader asks.
 """
 
-import base64
 import math
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
@@ -23,17 +22,19 @@ from ct_dip.errors import ResultError
 from ct_dip.evaluation.region import CAVEAT
 from ct_dip.evaluation.score import scores_of
 from ct_dip.files import write_bytes
-from ct_dip.methods import title_of
+from ct_dip.methods import summary_of, title_of
 from ct_dip.pages.calibration_chart import calibration_chart, log_axes
 from ct_dip.pages.certainty import certainty
 from ct_dip.pages.finding import percent
 from ct_dip.pages.findings import data_findings
+from ct_dip.pages.packed import pack, pack_steps
 from ct_dip.pages.score_tables import coverage_columns, score_rows
 from ct_dip.pages.verdicts import heldout_finding, place_findings, verdict
 from ct_dip.progress import format_duration
 from ct_dip.quality import psnr
 
-SAMPLE_BYTES = 32 << 20  # of samples in the page, before base64: a phone must still open it
+SAMPLE_PIXELS = 1 << 22  # of samples in the page, a byte each: a phone must still open it
+_SAMPLE_STEP = 1 / 16  # standard deviations: what rounding adds to a variance is below a thousandth of it
 _FARTHEST, _TAIL_STEP = 20.0, 0.05  # standard deviations that the table of tails has
 
 SIGN = {"good": "✓", "caution": "!", "poor": "✗", "unknown": "?"}  # colour is never the only sign
@@ -60,7 +61,7 @@ def render_report(result: Prediction, *, source: str = "") -> str:
     """The page as text."""
     check_result(result)
     scores, heldout, chart = scores_of(result), result.heldout, calibration_chart(result)
-    findings = data_findings(result)
+    findings, reach = data_findings(result), result.pixel_distribution.reach(0.95)
     believed = verdict(result, scores, findings)
     if heldout is not None:
         findings.insert(0, heldout_finding(heldout))
@@ -76,6 +77,7 @@ def render_report(result: Prediction, *, source: str = "") -> str:
         result=result,
         source=source,
         method=title_of(result.method),
+        summary=summary_of(result.method),
         script=Markup(_asset("report.js")),
         style=Markup(_asset("report.css")),
         data=payload(result),
@@ -86,8 +88,10 @@ def render_report(result: Prediction, *, source: str = "") -> str:
         sign=SIGN,
         scores=scores,
         chart=chart,
-        reach=result.pixel_distribution.reach(0.95),
-        error_chart=None if chart is None else log_axes(chart.error_bins),
+        reach=reach,
+        error_chart=None
+        if chart is None
+        else log_axes([(reach * s, reach * e) for s, e in chart.error_bins]),
         coverage=None if chart is None or scores is None else coverage_columns(scores),
         levels=LEVELS,
         region_caveat=CAVEAT,
@@ -143,7 +147,7 @@ def check_result(result: Prediction) -> None:
 
 
 def payload(result: Prediction) -> dict[str, Any]:
-    """Everything that the script needs; arrays as base64 of little-endian float32, row by row."""
+    """Everything that the script needs; arrays as `ct_dip.pages.packed` has them."""
     compared, seen = result.comparison, result.evaluated
     basis = (result.mean if compared is None else compared.image)[seen]
     # A reconstruction may overshoot; the scale follows the truth, or all but the extreme pixels.
@@ -152,7 +156,8 @@ def payload(result: Prediction) -> dict[str, Any]:
     if high <= low:
         low, high = low - 0.5 * (abs(low) or 1), low + 0.5 * (abs(low) or 1)
     first = ("mean", "Best estimate") if result.std is not None else ("image", "Image")
-    images = [_image(*first, "attenuation", low, high, result.mean)]
+    about = best_estimate(result) if result.std is not None else ""
+    images = [_image(*first, "attenuation", low, high, result.mean, about)]
     for name, values in _images(result).items():
         images.append(_image(name, TITLES[name], "attenuation", low, high, values))
     if result.std is not None:
@@ -163,15 +168,15 @@ def payload(result: Prediction) -> dict[str, Any]:
         error = result.difference(compared)
         largest = float(np.nanquantile(np.abs(error), 0.995)) or 1.0
         name, title = ("error", "Error") if exact else ("difference", "Difference")
-        images.append(_image(name, title, "error", -largest, largest, error))
+        images.append(_image(name, title, "error", -largest, largest, None))  # the script subtracts
     return {
         "shape": list(result.mean.shape),
         "pixelSize": result.pixel_size,
         "images": images,
-        "mask": None if seen.all() else encode(seen.astype(np.float32)),
+        "mask": None if seen.all() else pack_steps(seen.astype(np.float32), 1.0),
         "pixels": _distribution(result.pixel_distribution),
         "samples": _samples(result),
-        "residuals": _residuals(result),
+        "sinogram": _sinogram(result),
         "threshold": {"start": _round((low + high) / 2, high - low), "low": low, "high": high},
     }
 
@@ -183,7 +188,6 @@ def _distribution(pixels: PixelDistribution) -> dict[str, Any]:
 
 
 ABOUT = {
-    "mean": "The image to look at: for every pixel the value that is most likely, given the measurements.",
     "image": "The image that the method gives. It does not say how sure it is.",
     "dip": "What the network drew by itself, before the error bars were worked out.",
     "tv": "Total variation: the image with the least edge content that explains the measurements.",
@@ -196,15 +200,32 @@ ABOUT = {
 }
 
 
-def _image(name: str, title: str, kind: str, low: float, high: float, values: Floats) -> dict[str, Any]:
+SHOWN = {  # what `inference.image` was, of lin-dip
+    "mean": "the average of the image that the fitted network draws and of the posterior mean around it",
+    "linear": "the posterior mean: the average of all images, weighted by how well they explain the data",
+    "dip": "the image that the fitted network draws",
+    "tv": "the image of total variation, which predicted views that were kept back best",
+}
+
+
+def best_estimate(result: Prediction) -> str:
+    """Say what the image with error bars is."""
+    shown = str((result.settings.get("inference") or {}).get("image"))
+    what = SHOWN.get(shown, f"the mean of what {title_of(result.method)} considers possible")
+    return f"The image to look at: {what}. The error bars are around this image."
+
+
+def _image(
+    name: str, title: str, kind: str, low: float, high: float, values: Floats | None, about: str = ""
+) -> dict[str, Any]:
     return {
         "name": name,
         "title": title,
-        "about": ABOUT[name],
+        "about": about or ABOUT[name],
         "kind": kind,
         "low": low,
         "high": high,
-        "data": encode(values),
+        "data": None if values is None else pack(values),
     }
 
 
@@ -219,30 +240,33 @@ def _images(result: Prediction) -> dict[str, Floats]:
 def _samples(result: Prediction) -> dict[str, Any] | None:
     from scipy.special import stdtrit
 
-    samples = result.samples
-    if samples is None or len(samples) < 2:  # one alone has no spread
+    samples, std = result.samples, result.std
+    if samples is None or std is None or len(samples) < 2:  # one alone has no spread
         return None
-    kept = samples[: max(2, SAMPLE_BYTES // (4 * result.mean.size))]
+    kept = samples[: max(2, SAMPLE_PIXELS // result.mean.size)]
+    deviations = np.divide(kept - result.mean, std, out=np.zeros_like(kept), where=std > 0)
     # The spread of a region's mean is estimated from so many samples; see ct_dip.evaluation.region.
     return {
         "count": len(kept),
         "of": len(samples),
         "width": float(stdtrit(len(kept), 0.975)),
-        "data": encode(kept),
+        **pack_steps(deviations, _SAMPLE_STEP),
     }
 
 
-def _residuals(result: Prediction) -> dict[str, Any] | None:
-    """What the image leaves unexplained of the sinogram, in units of the noise, (views, detectors)."""
+def _sinogram(result: Prediction) -> dict[str, Any] | None:
+    """The image scanned again, and what it leaves unexplained in units of the noise, (views, detectors)."""
     if result.sinogram is None:
         return None
-    residuals = result.sinogram.standardised
-    return {"shape": list(residuals.shape), "data": encode(residuals)}
-
-
-def encode(values: Floats) -> str:
-    """Base64 of little-endian float32, row-major."""
-    return base64.b64encode(np.ascontiguousarray(values, dtype="<f4").tobytes()).decode("ascii")
+    explained, residuals = result.sinogram.mean, result.sinogram.standardised
+    low, high = float(explained.min()), float(explained.max())
+    return {
+        "shape": list(residuals.shape),
+        "low": low,
+        "high": high if high > low else low + 1,
+        "explained": pack_steps(explained, 1e-6),
+        "residuals": pack_steps(residuals, _SAMPLE_STEP),
+    }
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:

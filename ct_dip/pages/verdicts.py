@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from ct_dip.data.prediction import Prediction
 from ct_dip.data.scores import HeldoutScores, PartScores, Scores
 from ct_dip.pages.finding import ORDER, Finding, level_of, percent
-from ct_dip.pages.findings import IMPLAUSIBLE
+from ct_dip.pages.findings import CHECK_SCAN, FEW_VIEWS, IMPLAUSIBLE
 
 # A 95 % error bar may miss the truth in 5 % of the pixels.
 COVERAGE_CAUTION = 0.90  # it misses twice as often as it promises
@@ -23,6 +23,11 @@ WITHIN_CHANCE = 2.0  # standard errors: so far from HELDOUT_CAUTION, the views m
 # they are widest with that where they are narrowest: of the announced ratio's logarithm,
 FOLLOWED = 0.5  # the errors follow it (1) rather than ignore it (0)
 ANNOUNCED = 1.2  # error bars that differ less announce no place
+
+WIDER = (
+    "Do not quote these error bars as they are. Reconstruct with --method lin-dip, which by default widens "
+    "them until they explain views that were kept back; if it made this result, take them as a lower limit."
+)
 
 
 def near_part(scores: Scores) -> PartScores | None:
@@ -47,7 +52,7 @@ def verdict(result: Prediction, scores: Scores | None, findings: Sequence[Findin
     if scores is not None and scores.coverage(0.95) is not None:
         covered = coverage_verdict(scores)
         if covered.level == "good" and scores.compared_with == "reference" and result.warnings:
-            return Finding("caution", f"With care: {_inside(IMPLAUSIBLE)}", covered.text)
+            return Finding("caution", f"With care: {_inside(IMPLAUSIBLE)}", covered.text, CHECK_SCAN)
         return covered
     if result.heldout is not None and result.heldout.error_bars:
         return _heldout_verdict(result.heldout, findings)
@@ -64,8 +69,8 @@ def verdict(result: Prediction, scores: Scores | None, findings: Sequence[Findin
     if worst == "good":
         return Finding("good", "Nothing speaks against it", f"{because} {limit}")
     if worst == "caution":
-        return Finding("caution", "With care", f"{because} {limit}")
-    return Finding("poor", "No", f"{because} The error bars do not include this.")
+        return Finding("caution", "With care", f"{because} {limit}", _advice(findings))
+    return Finding("poor", "No", f"{because} The error bars do not include this.", _advice(findings))
 
 
 def coverage_verdict(scores: Scores) -> Finding:
@@ -85,9 +90,9 @@ def coverage_verdict(scores: Scores) -> Finding:
     if scores.compared_with == "reference":
         text = _against_reference(scores, where)
     if worst < COVERAGE_POOR:
-        return Finding("poor", "No: the error bars are much too narrow", text)
+        return Finding("poor", "No: the error bars are much too narrow", text, WIDER)
     if worst < COVERAGE_CAUTION:
-        return Finding("caution", "With care: the error bars are somewhat too narrow", text)
+        return Finding("caution", "With care: the error bars are somewhat too narrow", text, WIDER)
     if worst > COVERAGE_WIDE:
         return Finding("good", "Yes, and on the safe side: the error bars are wider than needed", text)
     return Finding("good", "Yes: the error bars hold", text)
@@ -134,7 +139,8 @@ def heldout_finding(heldout: HeldoutScores) -> Finding:
     )
     titles = {"good": "hold", "caution": "are somewhat too narrow", "poor": "are too narrow"}
     title = "are wider than needed" if size < HELDOUT_WIDE else titles[level]
-    return Finding(level, f"The error bars {title} for views that were kept back", text)
+    advice = "" if level == "good" else WIDER
+    return Finding(level, f"The error bars {title} for views that were kept back", text, advice)
 
 
 def _heldout_verdict(heldout: HeldoutScores, findings: Sequence[Finding]) -> Finding:
@@ -151,9 +157,10 @@ def _heldout_verdict(heldout: HeldoutScores, findings: Sequence[Finding]) -> Fin
     if odd:
         text += f" These views have felt what else was noticed: {_inside(_reasons(odd))}."
     if held.level == "good" and doubts:
-        return Finding("caution", "With care", f"{_reasons(doubts)}. But {_inside(held.title)}. {text}")
+        text = f"{_reasons(doubts)}. But {_inside(held.title)}. {text}"
+        return Finding("caution", "With care", text, _advice(doubts))
     answer = {"good": "Yes", "caution": "With care", "poor": "No"}[held.level]
-    return Finding(held.level, f"{answer}: {_inside(held.title)}", text)
+    return Finding(held.level, f"{answer}: {_inside(held.title)}", text, held.advice)
 
 
 def place_findings(scores: Scores) -> list[Finding]:
@@ -173,7 +180,7 @@ def place_findings(scores: Scores) -> list[Finding]:
     )
     if found >= announced**FOLLOWED:
         return [Finding("good", "The error bars point to where the errors are", text)]
-    return [Finding("caution", "The error bars do not point to where the errors are", text)]
+    return [Finding("caution", "The error bars do not point to where the errors are", text, FEW_VIEWS)]
 
 
 def _reasons(findings: Sequence[Finding]) -> str:
@@ -181,6 +188,11 @@ def _reasons(findings: Sequence[Finding]) -> str:
     worst = max((finding.level for finding in findings), key=ORDER.index)
     first, *others = dict.fromkeys(finding.title for finding in findings if finding.level == worst)
     return "; ".join([first, *map(_inside, others)])
+
+
+def _advice(findings: Sequence[Finding]) -> str:
+    """What the first of the gravest findings asks for."""
+    return max(findings, key=lambda finding: ORDER.index(finding.level)).advice
 
 
 def _inside(title: str) -> str:

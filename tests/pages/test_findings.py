@@ -1,5 +1,7 @@
 """What the data, the noise and the arithmetic say, in words."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,7 +10,7 @@ from ct_dip.evaluation.structure import Structure
 from ct_dip.pages import findings as module
 from ct_dip.pages.finding import percent
 from ct_dip.pages.findings import data_findings
-from tests.pages.test_report_page import predictive
+from tests.pages.test_report_page import predictive, synthetic_result
 
 SILENT = np.zeros((20, 25))  # 500 measurements whose residuals have no structure that could be judged
 
@@ -95,3 +97,17 @@ def test_percent_is_never_all_unless_it_is():
     shares = (0, 1e-4, 0.957, 0.99999, 1)
     shown = [percent(share).replace("\N{NO-BREAK SPACE}", " ") for share in shares]
     assert shown == ["0 %", "under 0.1 %", "95.7 %", "over 99.9 %", "100 %"]
+
+
+def test_every_finding_that_is_not_good_says_what_to_do():
+    metrics = [{"sinogram_chi2": v} for v in (0.1, 1.6, 3.0)]
+    metrics += [{"sigma_y": v, "sigma_y_stated": 1.0} for v in (0.1, 1.5, 3.0)]
+    metrics += [{"widening": 9.0}, {"evidence_converged": False}, {"certificate": {"converged": False}}]
+    found = []
+    for each in metrics:
+        result = replace(synthetic_result(), diagnostics=each, warnings=("odd",))
+        found += data_findings(result)
+    doubts = [finding for finding in found if finding.level in ("caution", "poor")]
+    assert len({finding.title for finding in doubts}) == 10
+    assert all(finding.advice.endswith(".") for finding in doubts)
+    assert not any(finding.advice for finding in found if finding.level == "good")

@@ -46,6 +46,7 @@ def open_page(browser, tmp_path):
         requests = []
         write_report(tmp_path / "report.html", result, source=source)
         page.goto((tmp_path / "report.html").as_uri())
+        page.wait_for_selector("html[data-ready=true]", state="attached")
         assert [url for url in requests if not url.startswith(("file:", "data:"))] == []
         return page
 
@@ -280,9 +281,15 @@ def test_fingers_tap_scroll_and_draw(open_page):
     stage = page.locator("#map .stage")
     action = "e => getComputedStyle(e).touchAction"
     assert stage.evaluate(action) == "auto"  # the page scrolls under a finger
-    page.locator("#draw").tap()
-    assert page.locator("#draw").get_attribute("aria-pressed") == "true"
+    page.locator("#viewer .draw").tap()
+    assert page.locator("#viewer .draw").get_attribute("aria-pressed") == "true"
     assert stage.evaluate(action) == "none"
+    # The value stands right above the picture, and so does the button.
+    picture = stage.bounding_box()
+    for part in (".value", ".draw"):
+        box = page.locator(f"#map {part}").bounding_box()
+        assert 0 <= picture["y"] - (box["y"] + box["height"]) < 12, part
+    assert text(page, "#map .value").split(" at ")[0].strip() == text(page, "#pixel .big")
 
 
 def test_images_are_chosen_wiped_and_blended(open_page):
@@ -330,6 +337,12 @@ def test_the_residuals_are_drawn(open_page):
     redness = shown[..., 0] - shown[..., 2]
     assert np.all(redness[z > 0.5] > 0)
     assert np.all(redness[z < -0.5] < 0)
+
+
+def test_the_sinogram_of_the_image_is_drawn(open_page):
+    y = np.linspace(0, 3, 96, dtype=np.float32).reshape(8, 12)
+    page = open_page(replace(RESULT, sinogram=RESULT.sinogram._replace(mean=y)))
+    assert pixels(page, "#sinogram")[..., 0] == pytest.approx(255 * y / 3, abs=2)
 
 
 def test_reduced_pages(open_page):
