@@ -84,7 +84,7 @@ def measure(item: Item, settings: list[str]) -> Row:
     figures: dict[str, Any] = {"kind": item.kind, "compared_with": comparison.name, "settings": settings}
 
     def predict(method: str, *more: str) -> Prediction:
-        config = load_config(method=method, settings=[*_read_by(method, settings), *more])
+        config = load_config(method=method, preset="balanced", settings=[*_read_by(method, settings), *more])
         start, cpu = time.perf_counter(), time.process_time()
         prediction: Prediction = reconstruct(scan, config, **known)
         figures[f"seconds_{method}"] = time.perf_counter() - start

@@ -79,7 +79,8 @@ class Section(BaseModel):
 class RunConfig(Section):
     """What every run is told. A method adds its sections in a subclass.
 
-    ``preset``: how much work a run is worth; ``balanced`` is what every section says by itself.
+    ``preset``: how much work a run is worth; ``balanced`` is what every section says by itself, ``auto`` is
+    ``fast`` for images of more than 64 pixels a side and ``balanced`` for others.
     ``threads``: of torch; their number changes the last bits of a result. ``auto`` goes by the image's size.
     ``check``: ``views`` reconstructs again without a fifth of the views, to see how well they are predicted;
     ``auto`` does so where nothing else shows whether the error bars hold.
@@ -89,7 +90,7 @@ class RunConfig(Section):
     presets: ClassVar[dict[Preset, dict[str, dict[str, Any]]]] = {}
 
     method: str
-    preset: Literal["auto", "fast", "balanced", "thorough"] = "balanced"
+    preset: Literal["auto", "fast", "balanced", "thorough"] = "auto"
     backend: Literal["auto", "sparse", "astra", "odl", "tomosipo"] = "auto"
     kernel: Literal["auto", "line", "linear", "strip"] = "auto"
     device: str = "auto"

@@ -49,7 +49,7 @@ def study(scan: Scan, *, keep_every: int, bin_by: int, path: Path) -> None:
     few = dataclasses.replace(full.select_views(slice(None, None, keep_every)), mask=inside)
     images = {}
     for method in ("fbp", "tv"):
-        result = reconstruct(few, load_config(method=method), reference=reference)
+        result = reconstruct(few, load_config(method=method, preset="balanced"), reference=reference)
         images[method.upper()] = result.mean
         assert result.scores is not None
         assert result.scores.psnr is not None

@@ -1,4 +1,4 @@
-"""What the user sees: progress and messages on standard error, data on standard output."""
+"""Print progress and messages on standard error, and data on standard output."""
 
 import contextlib
 import json
@@ -22,17 +22,17 @@ console = Console(stderr=True, highlight=False)
 
 
 def message(text: str) -> None:
-    """One line for the user, never folded."""
+    """Print one line for the user, never folded."""
     console.print(text, markup=False, soft_wrap=True)
 
 
 def print_json(values: dict[str, Any]) -> None:
-    """Data, one JSON object on standard output, in the order given: that of stages is when they ran."""
+    """Print one JSON object on standard output, in the order given: stages in the order in which they ran."""
     print(json.dumps(values, indent=2, allow_nan=False))
 
 
 def print_table(title: str, rows: dict[str, str]) -> None:
-    """Names and values: a table on a terminal, plain lines elsewhere."""
+    """Print names and values as a table on a terminal, as plain lines elsewhere."""
     if not console.is_terminal:
         message(title)
         width = max(len(name) for name in rows) + 2
@@ -48,7 +48,7 @@ def print_table(title: str, rows: dict[str, str]) -> None:
 
 
 def set_up_logging(verbose: bool) -> None:
-    """Log records of ct_dip: warnings only, or everything with ``--verbose``."""
+    """Log warnings of ct_dip, or everything with ``--verbose``."""
     handler = RichHandler(console=console, show_path=False, show_time=False)
     logger = logging.getLogger("ct_dip")
     logger.handlers = [handler]

@@ -11,14 +11,17 @@ from ct_dip.cli.options import Verbose
 
 def export(
     result: Annotated[Path, typer.Argument(help="Result file.")],
-    out: Annotated[Path, typer.Option(help="NAME of the files to write: NAME-mean and NAME-std.")],
+    out: Annotated[Path, typer.Option(help="Write the files NAME-mean and NAME-std for this NAME.")],
     format: Annotated[
         str | None,
-        typer.Option(help="tiff (ImageJ, napari), nifti or npy. Default: what the ending says, else tiff."),
+        typer.Option(
+            help="File format: tiff (ImageJ, napari), nifti or npy. Default: by the ending of --out, else "
+            "tiff."
+        ),
     ] = None,
     verbose: Verbose = False,
 ) -> None:
-    """Write the mean and the standard deviation of a result as images, in 1/mm, with the pixel size."""
+    """Export the mean and the standard deviation of a result as images for other programs, in 1/mm."""
     from ct_dip.data.export import export as run
     from ct_dip.data.result_file import read_result
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 def info(
-    file: Annotated[Path, typer.Argument(help="A scan or result file.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Every scalar, on standard output.")] = False,
+    file: Annotated[Path, typer.Argument(help="Scan or result file.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print every number as JSON.")] = False,
     verbose: Verbose = False,
 ) -> None:
     """Show what a scan or result file holds."""
@@ -40,7 +40,7 @@ def info(
 
 
 def scan_facts(scan: "Scan") -> dict[str, Any]:
-    """Every scalar of a scan."""
+    """Collect every number of a scan."""
     geometry = scan.geometry.to_dict()
     angles = geometry.pop("angles")
     geometry |= {"angle_first": angles[0], "angle_last": angles[-1], "views": len(angles)}
@@ -61,7 +61,7 @@ def scan_facts(scan: "Scan") -> dict[str, Any]:
 
 
 def scan_summary(scan: "Scan") -> dict[str, str]:
-    """A scan in a few lines."""
+    """Describe a scan in a few lines."""
     from ct_dip.data.noise import WhiteNoise
     from ct_dip.geometry import FanBeam
 
@@ -92,7 +92,7 @@ def scan_summary(scan: "Scan") -> dict[str, str]:
 
 
 def result_facts(result: "Prediction") -> dict[str, Any]:
-    """Every scalar of a result."""
+    """Collect every number of a result."""
     return {
         "format": "ct_dip.result",
         "method": result.method,
@@ -110,7 +110,7 @@ def result_facts(result: "Prediction") -> dict[str, Any]:
 
 
 def result_summary(result: "Prediction") -> dict[str, str]:
-    """A result in a few lines."""
+    """Describe a result in a few lines."""
     rows, columns = result.mean.shape
     lines = {
         "method": result.method,
@@ -133,7 +133,11 @@ def result_summary(result: "Prediction") -> dict[str, str]:
             continue
         name = names.get(key, key.replace("_", " "))
         unit = {"psnr": " dB", "peak_memory_mb": " MiB"}.get(key, "")
-        lines[name.removesuffix(" mb")] = (f"{value:.4g}" if isinstance(value, float) else f"{value}") + unit
+        text = (f"{value:.4g}" if isinstance(value, float) else f"{value}") + unit
+        lines[name.removesuffix(" mb")] = text + _legend(key)
+    for key, value in (result.diagnostics.get("hyperparameters") or {}).items():
+        if "." not in key and isinstance(value, int | float):  # those of single blocks are for --json
+            lines[key] = f"{value:.4g}" + _legend(key)
     lines["time"] = ", ".join(
         f"{name} {format_duration(seconds)}" for name, seconds in result.seconds.items()
     )
@@ -143,8 +147,15 @@ def result_summary(result: "Prediction") -> dict[str, str]:
     return lines
 
 
+def _legend(name: str) -> str:
+    """Say what a number means, in brackets."""
+    from ct_dip.data.legend import meaning
+
+    return f"  ({meaning(name)})" if meaning(name) else ""
+
+
 def _spell_certificate(certificate: dict[str, Any]) -> str:
-    """What a compressed or iterative inference reached, in a line."""
+    """Describe the accuracy of compressed or iterative inference in one line."""
     parts = ["converged" if certificate["converged"] else "NOT converged"]
     if "rank" in certificate:
         parts += [

@@ -1,4 +1,4 @@
-"""``ct-dip plan``: what a reconstruction would take."""
+"""``ct-dip plan``: estimate the memory and the time of a reconstruction."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,28 +6,30 @@ from typing import Annotated
 import typer
 
 from ct_dip.cli.console import print_json, print_table
-from ct_dip.cli.options import Device, Preset, Threads, Verbose
+from ct_dip.cli.options import Budget, Device, Preset, Threads, Verbose
 
 
 def plan(
     scan: Annotated[Path, typer.Argument(help="Scan file.")],
     method: Annotated[
-        str | None, typer.Option(help="As ct-dip methods lists them; lin-dip if not given.")
+        str | None,
+        typer.Option(
+            help="Reconstruction method; ct-dip methods lists them. Default: lin-dip, which has error bars."
+        ),
     ] = None,
     preset: Preset = None,
-    config: Annotated[Path | None, typer.Option(help="YAML file with settings.")] = None,
+    config: Annotated[Path | None, typer.Option(help="Read settings from this YAML file.")] = None,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", help="One setting, as tv.strength=0.5; repeatable.")
+        list[str] | None,
+        typer.Option("--set", help="Change one setting, for example tv.strength=0.5; repeat for more."),
     ] = None,
     device: Device = None,
     threads: Threads = None,
-    budget_memory: Annotated[
-        str | None, typer.Option(help="Memory that the job may take, as 4G. Default: half of the free.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Every number, on standard output.")] = False,
+    budget_memory: Budget = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print every number as JSON.")] = False,
     verbose: Verbose = False,
 ) -> None:
-    """Say what a reconstruction would do and take, after trying every kind of work for a moment."""
+    """Estimate the memory and the time of a reconstruction, from a short trial of each kind of work."""
     from ct_dip.methods import load_config
     from ct_dip.pipeline import plan as run
 

@@ -30,54 +30,58 @@ def simulate(
     out: Annotated[Path, typer.Option(help="Scan file to write (.h5).")],
     phantom: Annotated[
         str | None,
-        _object("shepp-logan, rectangles, ellipses, grains, cracks or walnut (the default)."),
+        _object(
+            "Phantom to scan: shepp-logan, rectangles, ellipses, grains, cracks or walnut (the default)."
+        ),
     ] = None,
-    images: Annotated[Path | None, _object("PNG, NPY or NPZ file to scan instead.")] = None,
-    index: Annotated[int | None, _object("Which image of a stack.")] = None,
-    hu: Annotated[bool, _object("The image is in Hounsfield units.", "--hu")] = False,
+    images: Annotated[Path | None, _object("Scan the image in this PNG, NPY or NPZ file instead.")] = None,
+    index: Annotated[int | None, _object("Scan this image of a stack, counted from 0.")] = None,
+    hu: Annotated[bool, _object("Take the image to be in Hounsfield units.", "--hu")] = False,
     size: Annotated[
         int | None,
-        _object("Pixels of the longer side. Default: the image's own, or 128."),
+        _object("Number of pixels of the longer side. Default: that of the image, or 128."),
     ] = None,
-    pixel_size: Annotated[float, _object("Edge of a pixel, mm.")] = 1.0,
+    pixel_size: Annotated[float, _object("Width of a pixel in mm.")] = 1.0,
     views: Annotated[int, _scanner("Number of views.")] = 60,
     arc: Annotated[
         str | None,
-        _scanner("Angle that the views cover: 180, 90deg, 3.14rad. Default: 180, fan 360."),
+        _scanner(
+            "Angle that the views cover, for example 180, 90deg or 3.14rad. Default: 180, or 360 for a fan."
+        ),
     ] = None,
     detectors: Annotated[
         int | None,
-        _scanner("Number of bins. Default: enough to see every pixel."),
+        _scanner("Number of detector bins. Default: enough to see every pixel."),
     ] = None,
     detector_pitch: Annotated[
         float | None,
-        _scanner("Distance of bins, mm. Default: one pixel at the axis."),
+        _scanner("Distance between detector bins in mm. Default: one pixel at the rotation axis."),
     ] = None,
-    detector_offset: Annotated[float, _scanner("Shift of the detector, mm.")] = 0.0,
+    detector_offset: Annotated[float, _scanner("Shift of the detector in mm.")] = 0.0,
     source_origin: Annotated[
         float | None,
-        _scanner("Fan beam: distance from the source to the axis, mm."),
+        _scanner("Use a fan beam with this distance from the source to the rotation axis, in mm."),
     ] = None,
     origin_detector: Annotated[
         float | None,
-        _scanner("Fan beam: distance from the axis to the detector, mm."),
+        _scanner("Distance from the rotation axis to the detector of a fan beam, in mm."),
     ] = None,
     noise: Annotated[
         float | None,
-        _noise("White noise relative to the mean line integral; 0 for none. Default: 0.05."),
+        _noise("Add white noise of this size relative to the mean line integral; 0 for none. Default: 0.05."),
     ] = None,
-    noise_std: Annotated[float | None, _noise("White noise, absolute standard deviation.")] = None,
+    noise_std: Annotated[float | None, _noise("Add white noise with this standard deviation.")] = None,
     photons: Annotated[
         float | None,
-        _noise("Photon counting with this many per bin in air."),
+        _noise("Count photons: this many per detector bin in air."),
     ] = None,
     attenuation: Annotated[
         float | None,
-        _object("1/mm of image value 1. Default: 0.02 (water); 1 for an image file."),
+        _object("Attenuation in 1/mm of an image value of 1. Default: 0.02 (water), or 1 for an image file."),
     ] = None,
     same_grid: Annotated[
         bool,
-        _noise("Project on the reconstruction's own grid (inverse crime).", "--same-grid"),
+        _noise("Simulate on the grid of the reconstruction (the inverse crime).", "--same-grid"),
     ] = False,
     allow_truncation: Annotated[
         bool,

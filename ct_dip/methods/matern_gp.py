@@ -43,7 +43,7 @@ class MaternGp(Method[MaternGpRun]):
     def plan(self, scan: Scan, config: MaternGpRun, start: Plan) -> Plan:
         """Refuse where matrices of measurements² do not fit."""
         samples = 8 * 4 * config.matern_gp.samples * (start.pixels + start.measurements)
-        plan = start.with_stage("evidence", needed_bytes(start.pixels, start.measurements))
+        plan = start.with_stage("hyperparameters", needed_bytes(start.pixels, start.measurements))
         plan = plan.with_stage("posterior", needed_bytes(start.pixels, start.measurements) + samples)
         return dataclasses.replace(
             plan, advice="use fewer views, or method gmrf, which needs no matrix of measurements²"
@@ -55,7 +55,7 @@ class MaternGp(Method[MaternGpRun]):
         variance, diagnostics = job.variance()
         problem = pixel_problem(transform, job.sinogram, variance, seed=job.config.seed)
         process = GaussianProcess(problem, _SMOOTHNESS[settings.smoothness])
-        with job.progress.stage("evidence"):
+        with job.progress.stage("hyperparameters"):
             chosen = process.fit()
         if chosen.at_bound:
             job.progress.note("the length or the noise of the Gaussian process is at the end of its range")

@@ -15,6 +15,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from ct_dip.arrays import Floats
+from ct_dip.data.legend import meaning
 from ct_dip.data.pixel_distribution import PixelDistribution
 from ct_dip.data.prediction import Prediction
 from ct_dip.data.scores import LEVELS, Scores
@@ -72,6 +73,7 @@ def render_report(result: Prediction, *, source: str = "") -> str:
     )
     environment.filters["percent"] = percent
     environment.filters["duration"] = format_duration
+    environment.filters["meaning"] = meaning
     environment.filters["short"] = lambda value: f"{value:.3g}"
     return environment.from_string(_asset("report.html.j2")).render(
         result=result,

@@ -141,7 +141,7 @@ def fit_compressed(
         compression: Compression, leading_signals: Tensor | None, before: Kept | None, number: int
     ) -> CompressedFit:
         nonlocal passes
-        with progress.stage("feature statistics"):
+        with progress.stage("prior covariances"):
             signals = feature_signals(problem, compression, leading_signals)
         del leading_signals
         uncorrected = _fit(problem, compression, signals, variances, starts, seed, number, before, progress)
@@ -171,7 +171,7 @@ def _with_correction(problem: Problem, fit: CompressedFit, seed: int, progress: 
     """
     prior, _, _ = fit.model.split(fit.evidence.theta)
     scale = float(fit.model.prior.coefficients(prior)[0])
-    with progress.stage("signals outside of the basis"):
+    with progress.stage("truncation correction"):
         correction = truncation_correction(fit.posterior(problem), scale, seed + _CORRECTION_SEED)
     if correction is None:
         return fit
@@ -219,7 +219,7 @@ def _fit(
         pixels = ratio * complement.variance if complement is not None and in_model else None
         reusable = before if before is not None and before.ratio == ratio else None
         noise = MeasurementNoise(problem.whitened, pixels) if reusable is None else reusable.noise
-        with progress.stage("noise of the rest", compression.rank) as stage:
+        with progress.stage("measurement noise", compression.rank) as stage:
             lower = basis_factor(
                 compression.basis, noise, None if reusable is None else reusable.lower, stage
             )

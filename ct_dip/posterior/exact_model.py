@@ -53,7 +53,7 @@ def linear_model(
         variances = difference_variances(grams, jacobian.range_shape)
     residual, whitened = problem.residual, problem.whitened.dense(device=problem.residual.device)
     rotation, noise_only = None, EMPTY_SUBSPACE
-    with progress.stage("measured covariances"):
+    with progress.stage("projected covariances"):
         if _many_measurements(problem.pixels, problem.measurements):
             # With B = Q R only Qᵀ r depends on the image: as many numbers as pixels. The rest is noise.
             rotation, whitened = torch.linalg.qr(whitened)
@@ -89,8 +89,8 @@ def inference_bytes(network: Footprint, scan: Scan, config: InferenceConfig) -> 
         rotation, measurements = 24 * pixels * measurements, pixels
     packed = rotation + packed_bytes(measurements, terms + 2)
     return {
-        "feature statistics": fixed + grams + 8 * pixels**2 + streaming_bytes(network.block_weights, pixels),
-        "evidence": fixed + grams + packed + 16 * pixels * measurements,
+        "prior covariances": fixed + grams + 8 * pixels**2 + streaming_bytes(network.block_weights, pixels),
+        "hyperparameters": fixed + grams + packed + 16 * pixels * measurements,
         "posterior": fixed
         + grams
         + packed

@@ -152,7 +152,7 @@ def infer_compressed(
             posterior = posterior.with_pixel_variance(freed)
         tempered = posterior if config.temper == 1 else posterior.tempered(config.temper)
         mean = posterior.mean()
-    with progress.stage("check of the compression") as stage:
+    with progress.stage("accuracy check") as stage:
         check = check_compression(posterior, tempered, seed, stage, of_evidence)
     del of_evidence
     evidence = dataclasses.replace(evidence, evidence=evidence.evidence + check.evidence_change)

@@ -99,7 +99,7 @@ def _pick_regime(network: Footprint, scan: Scan, config: InferenceConfig, budget
 
 def _plan_exact(network: Footprint, scan: Scan, config: InferenceConfig) -> RegimePlan:
     pixels = math.prod(scan.geometry.domain_shape)
-    passes = {"feature statistics": int((1 + _GRAMS) * pixels)}
+    passes = {"prior covariances": int((1 + _GRAMS) * pixels)}
     return RegimePlan("exact", inference_bytes(network, scan, config), passes, 0)
 
 
@@ -116,11 +116,11 @@ def _plan_compressed(network: Footprint, scan: Scan, config: InferenceConfig, bu
         "compression": 2 * guess,
         "samples": config.samples,
         **({"pixel variances": pixels} if closed else {}),
-        "check of the compression": 150,
-        **({"signals outside of the basis": 100} if _makes_up(config) else {}),
+        "accuracy check": 150,
+        **({"truncation correction": 100} if _makes_up(config) else {}),
     }
     if config.resolved().hyperprior == "tv-predcp":
-        passes["difference variances"] = 2 * pixels
+        passes["variances of differences"] = 2 * pixels
     held = _compressed_bytes(network, scan, config, max(guess, 1))
     return RegimePlan("compressed", dict.fromkeys(passes, held), passes, max_rank)
 
@@ -131,7 +131,7 @@ def _plan_iterative(network: Footprint, scan: Scan, config: InferenceConfig) -> 
     held = network.jacobian_bytes
     held += columns * (4 * weights + 40 * scan.sinogram.size) + 4 * config.samples * _pixels(scan)
     steps = 60 * (config.probes + 1) * 10
-    passes = {"evidence": 2 * steps + 10 * config.preconditioner_rank, "samples": 20 * config.samples}
+    passes = {"hyperparameters": 2 * steps + 10 * config.preconditioner_rank, "samples": 20 * config.samples}
     return RegimePlan("iterative", dict.fromkeys(passes, held), passes, 0)
 
 

@@ -195,7 +195,7 @@ def fit_stochastic(
         _REACH / float(gradient.value.abs().max() + 1e-12)
     )
     trace = [float(gradient.value.norm())]
-    with (progress or Progress()).stage("evidence", steps) as stage:
+    with (progress or Progress()).stage("hyperparameters", steps) as stage:
         for step in range(steps):
             size = _in_errors(gradient, theta, lower, upper)
             stage.update(step + 1, gradient=trace[-1], in_errors=size)
