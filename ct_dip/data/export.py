@@ -69,7 +69,7 @@ def _format_of(path: Path) -> str:
 
 
 def _split(path: Path, format: str) -> tuple[Path, str]:
-    """The name without its ending, and the ending that the files get."""
+    """Return the name without its ending, and the ending that the files get."""
     if format not in ENDINGS:
         raise InputError(f"format {format!r} is not known; choose one of {', '.join(ENDINGS)}")
     for other, endings in ENDINGS.items():
@@ -91,7 +91,7 @@ def _split(path: Path, format: str) -> tuple[Path, str]:
 
 
 def _tiff(image: Floats, name: str, pixel_size: float) -> bytes:
-    """As ImageJ writes it: first row on top, and the resolution in pixels per mm, the unit of its metadata.
+    """Encode as ImageJ does: first row on top, resolution in pixels per mm, the unit of its metadata.
 
     ImageJ takes ``1/XResolution`` for the pixel size in *its* unit, so pixels per centimetre beside
     ``unit=mm`` would be wrong by ten; the tag ``ResolutionUnit`` knows inches and centimetres, and says none.
@@ -111,7 +111,7 @@ def _tiff(image: Floats, name: str, pixel_size: float) -> bytes:
 
 
 def _nifti(image: Floats, name: str, pixel_size: float) -> bytes:
-    """Voxel (i, j, 0) is column i and row j *from below*, with world coordinates in mm.
+    """Encode with voxel (i, j, 0) in column i and row j *from below*, and world coordinates in mm.
 
     NIfTI's indices grow to the right and up, as x and y do, hence the affine has no reflection, and programs
     that ignore it show the image upright as well. "Scanner" coordinates, since we know no patient. The slice
@@ -131,14 +131,14 @@ def _nifti(image: Floats, name: str, pixel_size: float) -> bytes:
 
 
 def _npy(image: Floats, name: str, pixel_size: float) -> bytes:
-    """The bare array; its pixel size is in the file that `_grid` fills."""
+    """Encode the bare array; its pixel size is in the file that `_grid` fills."""
     buffer = io.BytesIO()
     np.save(buffer, image, allow_pickle=False)
     return buffer.getvalue()
 
 
 def _grid(pixel_size: float) -> bytes:
-    """What an NPY file cannot say."""
+    """Encode what an NPY file cannot hold: pixel size, unit and axes."""
     facts = {"pixel_size_mm": pixel_size, "unit": "1/mm", "axes": "rows from the top, columns from the left"}
     return (json.dumps(facts, indent=2) + "\n").encode()
 

@@ -33,7 +33,7 @@ def write_hdf5(path: str | Path, kind: str, version: int, fill: Callable[[h5py.F
 
 
 def add_array(group: h5py.Group, name: str, values: Any, **attributes: Any) -> None:
-    """A compressed dataset with a checksum, and its attributes (unit, meaning)."""
+    """Add a compressed dataset with a checksum, and its attributes (unit, meaning)."""
     values = np.asarray(values)
     options = {} if values.ndim == 0 else {"compression": "gzip", "shuffle": True, "fletcher32": True}
     dataset = group.create_dataset(name, data=values, **options)
@@ -41,7 +41,7 @@ def add_array(group: h5py.Group, name: str, values: Any, **attributes: Any) -> N
 
 
 def file_kind(path: str | Path) -> str:
-    """``scan`` or ``result``: what one of our files holds.
+    """Return ``scan`` or ``result``: what one of our files holds.
 
     Raises:
         InputError: missing, not HDF5, truncated, or not ours.

@@ -176,7 +176,7 @@ class MethodTable:
         return next((column for column in (HELDOUT, IMAGE) if column in columns), None)
 
     def _place(self, method: str, column: str) -> tuple[int, float]:
-        """Number of scans without a number, and how far the mean is from the goal."""
+        """Return how many scans have no number, and how far the mean is from the goal."""
         mean, wanted = self.mean(method, column), goal(column)
         if mean is None:
             return len(self.digests), math.inf

@@ -40,7 +40,7 @@ _COPIES = 3  # of an array, while it is checked and converted
 
 
 def seal(content: bytes | memoryview) -> bytes:
-    """What a file of this content is to end with, for `open_hdf5`."""
+    """Return the bytes that a file of this content must end with, for `open_hdf5`."""
     return _SEAL + hashlib.blake2b(content, digest_size=32).hexdigest().encode() + b"\n"
 
 
@@ -132,7 +132,7 @@ def _refuse_external(dataset: h5py.Dataset, name: str) -> None:
 def read_array(
     group: h5py.Group, name: str, *, dimensions: int | None = None, kinds: str = "fiub"
 ) -> NDArray[Any]:
-    """A whole dataset of a file of ours, if it is there, of the right type, written, and not too large.
+    """Read a whole dataset of one of our files, if it has the right type, was written, and is not too large.
 
     Args:
         dimensions: how many it must have; any number if not given.
@@ -160,7 +160,7 @@ def read_array(
 
 
 def get_dataset(group: h5py.Group, name: str) -> h5py.Dataset:
-    """A dataset, without its values."""
+    """Return a dataset without reading its values."""
     item = group[name]
     if not isinstance(item, h5py.Dataset):
         raise TypeError(f"{name} is no dataset")
@@ -190,7 +190,7 @@ class Linked:
         self.file = self._open(path)
 
     def get(self, name: str, start: h5py.Group | None = None) -> h5py.Group | h5py.Dataset | None:
-        """The group or dataset of a name, wherever links lead to in the folder; ``None`` without one.
+        """Return the group or dataset of a name, following links inside the folder; ``None`` without one.
 
         Raises:
             InputError: a link or a virtual dataset leads out of the folder, or to nothing.
@@ -255,7 +255,7 @@ class Linked:
             raise InputError(f"{where}: {dataset.size - covered} of its {dataset.size} values have no source")
 
     def _neighbour(self, item: h5py.Group | h5py.Dataset, name: str, where: str) -> h5py.File:
-        """A file that ``item`` refers to."""
+        """Return the file that ``item`` refers to."""
         rule = "only files in the scan's own folder are read: copy it there, and link to it by its name"
         if PurePath(name).is_absolute() or ".." in PurePath(name).parts:
             raise InputError(f"{where} refers to {name!r}, but {rule}")

@@ -29,7 +29,7 @@ _KINDS = "fiubcUS"
 
 
 def read_npy(path: Path) -> NDArray[Any]:
-    """The array of an NPY file.
+    """Read the array of an NPY file.
 
     Raises:
         InputError: it is damaged, holds objects, or is too large.
@@ -39,7 +39,7 @@ def read_npy(path: Path) -> NDArray[Any]:
 
 
 def read_npz(path: Path) -> dict[str, NDArray[Any]]:
-    """The arrays of an NPZ file by name; see `read_npy`."""
+    """Read the arrays of an NPZ file by name; see `read_npy`."""
     with _explained(), zipfile.ZipFile(path) as archive:
         members = archive.infolist()
         arrays = {}

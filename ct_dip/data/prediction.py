@@ -149,7 +149,7 @@ class Prediction:
         return self.mean - half, self.mean + half
 
     def probability_above(self, threshold: float) -> Floats:
-        """Probability that a pixel is above a threshold in 1/mm, (rows, columns)."""
+        """Return the probability that each pixel is above a threshold in 1/mm, (rows, columns)."""
         std, excess = self._deviations(), threshold - self.mean
         certain = np.where(excess < 0, -np.inf, np.inf)
         return self.pixel_distribution.upper_tail(np.divide(excess, std, out=certain, where=std > 0))
@@ -165,15 +165,15 @@ class Prediction:
         return np.ones(self.mean.shape, dtype=bool) if self.mask is None else self.mask
 
     def difference(self, comparison: Comparison) -> Floats:
-        """The image minus what it is compared with, (rows, columns); NaN where nothing is compared."""
+        """Subtract what the image is compared with, (rows, columns); NaN where nothing is compared."""
         return np.where(self.evaluated, self.mean - comparison.image, np.nan)
 
     def plain(self) -> "Prediction":
-        """The same without what is only in memory, as its file would be read."""
+        """Return a copy without what is only in memory, as its file would be read."""
         return Prediction(**{part.name: getattr(self, part.name) for part in fields(Prediction)})
 
     def sample(self, count: int, seed: int = 0) -> Floats:
-        """Images that are as likely as the true one, (count, rows, columns).
+        """Return images that are as likely as the true one, (count, rows, columns).
 
         Raises:
             MissingPartError: the prediction holds fewer.
@@ -184,7 +184,7 @@ class Prediction:
         return self.samples[:count]
 
     def covariances(self, width: int) -> list[Patch]:
-        """Covariances of the patches of ``width`` pixels that tile the image, from the samples.
+        """Estimate covariances of the patches of ``width`` pixels that tile the image, from the samples.
 
         Raises:
             MissingPartError: there are fewer than five samples for every pixel of a patch.

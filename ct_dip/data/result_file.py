@@ -164,7 +164,7 @@ def _check_shapes(stored: h5py.Group, image: tuple[int, ...]) -> None:
 
 
 def _read_patch(group: h5py.Group, name: str) -> Patch | None:
-    """A patch, if its file says what shape it has."""
+    """Read a patch, if its file says what shape it has."""
     if "shape" not in group[name].attrs:
         return None
     top, left = (int(word) for word in name.split("_")[1:])

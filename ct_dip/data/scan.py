@@ -109,7 +109,7 @@ class Scan:
         return None if self.noise is None else self.noise.variance(self.sinogram)
 
     def variance_or_estimate(self) -> tuple[Floats, bool]:
-        """Variance of every line integral, and whether the scan states it or it had to be estimated.
+        """Return the variance of every line integral, and whether the scan states it.
 
         Raises:
             ScanError: the stated noise is below the resolution of the data, or none is stated and none can
@@ -133,14 +133,14 @@ class Scan:
         return variance, True
 
     def select_views(self, index: ViewIndex) -> "Scan":
-        """The same scan with some of its views."""
+        """Return the same scan with some of its views."""
         geometry = self.geometry.select_views(index)
         if not isinstance(index, slice):
             index = np.asarray(index)
         return dataclasses.replace(self, geometry=geometry, sinogram=self.sinogram[index])
 
     def bin_detectors(self, factor: int) -> "Scan":
-        """``factor`` neighbouring bins as one: line integrals are averaged, photon counts added."""
+        """Join ``factor`` neighbouring bins: line integrals are averaged, photon counts added."""
         geometry = self.geometry.bin_detectors(factor)
         if self.noise is None:
             sinogram = self.sinogram.reshape(*geometry.range_shape, factor).mean(axis=-1)

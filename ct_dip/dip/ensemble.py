@@ -78,7 +78,7 @@ class DipFit:
 
     @torch.no_grad()
     def network(self) -> nn.Module:
-        """A new network with the fitted weights."""
+        """Return a new network with the fitted weights."""
         network = copy.deepcopy(self.template)
         for name, fitted in self.weights.items():
             network.get_parameter(name).copy_(fitted)
@@ -189,7 +189,7 @@ class Ensemble:
         return Budget()
 
     def _image(self, flat: Tensor, z: Tensor) -> Tensor:
-        """O(1) image (rows, columns) of flat weights (P,)."""
+        """Compute the O(1) image (rows, columns) of flat weights (P,)."""
         output: Tensor = functional_call(self.skeleton, self._unflatten(flat), (z[None, None],))
         return output[0, 0]
 
@@ -203,7 +203,7 @@ class Ensemble:
         return bool(self.done.all())
 
     def step(self) -> dict[str, float]:
-        """One optimiser step of the networks that are not done; returns figures to show."""
+        """Take one optimiser step of the networks that are not done; return figures to show."""
         step = self.adam.steps
         if step % _ROLLBACK_STEPS == 0 or not self.rollback:
             self.rollback = _copy(self.state())
@@ -237,11 +237,11 @@ class Ensemble:
         return figures
 
     def _done_after(self, step: int) -> Tensor:
-        """(N,) bool: networks whose last step this is."""
+        """Return which networks take their last step now, (N,) bool."""
         return self.schedule.done(step + 1, self.cooling_since) & ~self.done
 
     def _evaluate_all(self, z: Tensor, ramp: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Gradients (N, P), losses and misfits (N,), and O(1) images (N, rows, columns), on the device.
+        """Compute gradients (N, P), losses and misfits (N,), and O(1) images (N, rows, columns).
 
         Networks that are done cost nothing: their rows are zero (gradients) or NaN.
         """
@@ -302,7 +302,7 @@ class Ensemble:
         return True
 
     def state(self) -> dict[str, Tensor]:
-        """Everything that the rest of the fit depends on."""
+        """Return everything that the rest of the fit depends on."""
         members = {
             name: getattr(self, name)
             for name in ("cooling_since", "by_rule", "rate_factor", "done", "kept", "stopped_at")
@@ -323,7 +323,7 @@ class Ensemble:
             self.rule.state[name] = state[f"rule.{name}"].to(self.device)
 
     def fits(self) -> list[DipFit]:
-        """The finished networks."""
+        """Return the finished networks."""
         results = []
         for i, scale in enumerate(self.scales):
             with torch.no_grad():

@@ -160,7 +160,7 @@ def _restore(ensemble: Ensemble, state: dict[str, Tensor], path: Path) -> None:
 def fit_bytes(
     config: DipConfig, shape: tuple[int, int], members: int = 1, network: nn.Module | None = None
 ) -> int:
-    """Memory of a fit: features with their gradients, and seven copies of the weights.
+    """Estimate the memory of a fit: features with their gradients, and seven copies of the weights.
 
     A scale of c channels keeps about sixteen maps of c channels at its resolution for the backward pass
     and during it: in- and outputs of four convolutions, activations, the interpolated map, gradients. They
@@ -187,7 +187,7 @@ def _digest(
     network: nn.Module | None = None,
     variant: str = "",
 ) -> str:
-    """Everything that the bits of a fit depend on, as a JSON object."""
+    """Collect everything that the bits of a fit depend on, as a JSON object."""
     parts = {
         "scan": " ".join(scan.digest for scan in scans),
         "ray transform": transform,

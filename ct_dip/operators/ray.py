@@ -27,7 +27,7 @@ class RayTransform(LinearMap):
 
 
 def transform_digest(transform: LinearMap, device: torch.device | str = "cpu") -> str:
-    """Of what decides the numbers of a ray transform: stages of a run may be mixed where it is the same.
+    """Hash what decides the numbers of a ray transform: stages may be mixed where it is the same.
 
     Ours are known by name, since on a GPU the last bits of a product change from call to call. A map from
     elsewhere is known by what it does to a random image.

@@ -79,7 +79,7 @@ class _Evaluation(NamedTuple):
 
 
 def calibration_figure(result: Prediction) -> Figure:
-    """Nominal against empirical coverage, over all pixels and inside or near the object, with bands.
+    """Plot nominal against empirical coverage, over all pixels and inside or near the object, with bands.
 
     A band is where 95 % of calibrated models would be at that level; see `ct_dip.evaluation.bands`.
     """
@@ -113,7 +113,7 @@ def calibration_figure(result: Prediction) -> Figure:
 
 
 def std_error_figure(result: Prediction) -> Figure:
-    """Absolute error of every pixel against its standard deviation, with the mean in bins of equal count.
+    """Plot the absolute error of every pixel against its standard deviation, with means of equal bins.
 
     On log axes a calibrated model's means lie on a line, ``√(2/π) std`` if it is Gaussian. Errors below a
     thousandth of the largest deviation are drawn there.
@@ -156,7 +156,7 @@ def std_error_figure(result: Prediction) -> Figure:
 
 
 def residual_figure(result: Prediction) -> Figure:
-    """Histogram of the standardised residuals against N(0, 1), on a linear and a logarithmic axis."""
+    """Plot a histogram of the standardised residuals and N(0, 1), on a linear and a logarithmic axis."""
     evaluation = _evaluation(result)
     figure = Figure(figsize=(8, 4.4), layout="constrained")
     linear, logarithmic = figure.subplots(1, 2)
@@ -187,7 +187,7 @@ def residual_figure(result: Prediction) -> Figure:
 
 
 def quantile_figure(result: Prediction) -> Figure:
-    """Q-Q plot of the standardised residuals against N(0, 1), with bands of 95 % at every point."""
+    """Plot quantiles of the standardised residuals against N(0, 1), with bands of 95 % at every point."""
     evaluation = _evaluation(result)
     figure = Figure(figsize=(6.4, 6.2), layout="constrained")
     axis = figure.add_subplot()
@@ -212,7 +212,7 @@ def quantile_figure(result: Prediction) -> Figure:
 
 
 def sparsification_figure(result: Prediction) -> Figure:
-    """Mean absolute error of the pixels that remain when the most uncertain are removed, and the oracle's."""
+    """Plot the mean absolute error of what remains when the most uncertain pixels are removed."""
     evaluation = _evaluation(result)
     regions = evaluation.regions
     figure = Figure(figsize=(8 if len(regions) > 1 else 5.5, 4.4), layout="constrained")
@@ -277,7 +277,7 @@ def _evaluation(result: Prediction) -> _Evaluation:
 
 
 def _fill(axis: Axes, x: Floats, band: Band, colour: str) -> None:
-    """A band, named once in the legend by the way it was found."""
+    """Draw a band, and name it once in the legend by the way it was found."""
     how = "from posterior samples" if band.source == "samples" else "as if pixels were independent"
     label = f"shaded: 95 % of calibrated models, {how}"
     named = label in axis.get_legend_handles_labels()[1]
@@ -293,7 +293,7 @@ def _fill(axis: Axes, x: Floats, band: Band, colour: str) -> None:
 
 
 def _legend(figure: Figure, axis: Axes, columns: int = 2) -> None:
-    """Below the axes, where no curve is."""
+    """Place the legend below the axes, where no curve is."""
     handles, labels = axis.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
 

@@ -7,7 +7,7 @@ from ct_dip.evaluation.near import near_object_of
 
 
 def certainty(result: Prediction) -> dict[str, float] | None:
-    """Half the width of 95 % error bars on and near the object, in 1/mm, and the object's range."""
+    """Summarise half the widths of 95 % error bars on and near the object, in 1/mm, and its range."""
     if result.std is None:
         return None
     near, seen = near_object_of(result), result.evaluated

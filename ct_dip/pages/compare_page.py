@@ -252,14 +252,14 @@ def _masked(prediction: Prediction, image: Floats) -> Floats:
 
 
 def _summaries(table: MethodTable) -> dict[str, str]:
-    """What every method is, by name."""
+    """Return what every method does, by name."""
     names = {row.prediction.method for row in table.rows if row.prediction is not None}
     names |= {row.method for row in table.rows}
     return {name: summary for name in sorted(names) if (summary := summary_of(name))}
 
 
 def _notes(table: MethodTable) -> list[str]:
-    """What failed, and what should be known before a row is believed; once each."""
+    """List what failed, and what to know before believing a row; each once."""
     several, notes = len(table.digests) > 1, []
     for row in table.rows:
         where = f"{row.method}{f' on {table.scan(row.scan_digest).name}' if several else ''}"

@@ -30,7 +30,7 @@ def reconstruction_panel(
     mask: Bools | None = None,
     title: str | None = None,
 ) -> Figure:
-    """Images side by side on one grey scale, with the truth and the errors where it is known.
+    """Draw images side by side on one grey scale, with the truth and the errors where it is known.
 
     Args:
         images: (rows, columns) in 1/mm, by name.
@@ -114,7 +114,7 @@ def save_png(figure: Figure, path: str | Path, *, dpi: int = 120) -> None:
 
 
 def png_bytes(figure: Figure, *, dpi: int = 120) -> bytes:
-    """The figure as PNG."""
+    """Render the figure as PNG."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=dpi, metadata={"Software": None})
     return buffer.getvalue()

@@ -27,7 +27,7 @@ def level_of(value: float, caution: float, poor: float) -> Level:
 
 
 def percent(share: float) -> str:
-    """``0.957`` as ``95.7 %``; never rounded to all or nothing unless it is."""
+    """Write ``0.957`` as ``95.7 %``; never round to 0 or 100 % what is not."""
     digits = 1 if share not in (0.0, 1.0) else 0
     text = f"{100 * share:.{digits}f}"
     if digits and text in ("0.0", "100.0"):

@@ -45,7 +45,7 @@ FEW_VIEWS = "Trust the typical width of the error bars more than their pattern; 
 
 
 def data_findings(result: Prediction) -> list[Finding]:
-    """What the measured data say about the image, with no truth needed.
+    """Judge the image by the measured data; no truth is needed.
 
     The mean square of ``(y − A x) / noise`` is not 1 under a right model but ``1 − d/n``: fitting ``d``
     effective directions of ``n`` measurements takes that share of the noise away.
@@ -124,7 +124,7 @@ def _leftover_finding(ratio: float, structure: Structure | None) -> Finding:
 
 
 def _widening_finding(factor: float) -> Finding:
-    """How much views that were held out changed the error bars."""
+    """Judge how much held-out views changed the error bars."""
     text = (
         f"Views that a first fit had not seen asked for error bars {factor:.2f} times as wide as the model's "
         "own; that is how wide they are here."
@@ -135,7 +135,7 @@ def _widening_finding(factor: float) -> Finding:
 
 
 def _arithmetic_findings(metrics: Mapping[str, Any]) -> list[Finding]:
-    """How exact the computation was, where something was approximated."""
+    """Judge how exact the computation was, where something was approximated."""
     certificate = metrics.get("certificate") or {}
     if not certificate:
         return []

@@ -39,7 +39,7 @@ _PANELS = {
 
 
 def panel_figure(result: Prediction) -> Figure:
-    """FBP, DIP and posterior mean on one grey scale, standard deviation, and truth or reference and error."""
+    """Draw FBP, DIP, posterior mean and standard deviation, and the truth or reference and the error."""
     std, seen = _std(result), result.evaluated
     compared = result.comparison
     images = {
@@ -87,7 +87,7 @@ def panel_figure(result: Prediction) -> Figure:
 
 
 def samples_figure(result: Prediction, *, count: int = 4) -> Figure:
-    """Samples of the posterior, each as likely as the true image, and how each differs from the mean.
+    """Draw samples of the posterior, and how each differs from the mean.
 
     Args:
         count: how many, at most.
@@ -114,7 +114,7 @@ def samples_figure(result: Prediction, *, count: int = 4) -> Figure:
 
 
 def evidence_figure(result: Prediction) -> Figure:
-    """The best objective found after every evaluation, and where every start of the search ended."""
+    """Plot the best objective after every evaluation, and where every start of the search ended."""
     if "evidence" not in result.traces:
         raise MissingPartError(f"this {result.method} result has no evidence; reconstruct with lin-dip")
     trace = result.traces["evidence"]
@@ -142,7 +142,7 @@ def evidence_figure(result: Prediction) -> Figure:
 
 
 def hyperparameters_figure(result: Prediction) -> Figure:
-    """Fitted hyperparameters: deviation and tap length of every block of weights, and of the whole model.
+    """Plot the fitted hyperparameters: deviation and tap length of every block, and the whole model's.
 
     A variance is shown by its root. A model whose blocks share one scale has the last panel only.
     """
@@ -171,7 +171,7 @@ def hyperparameters_figure(result: Prediction) -> Figure:
 
 
 def sinogram_figure(result: Prediction) -> Figure:
-    """What the posterior mean leaves unexplained in the sinogram, in units of the noise.
+    """Draw what the posterior mean leaves unexplained in the sinogram, in units of the noise.
 
     Noise without structure, within ±3, is what a good model leaves. Its mean square is a little below 1,
     since the image has followed some of the noise.
@@ -218,7 +218,7 @@ def _needed(result: Prediction, name: str, values: Floats | None) -> Floats:
 
 
 def _range(images: Floats, all_of_it: bool) -> tuple[float, float]:
-    """Grey scale: all values, or all but the extreme pixels."""
+    """Choose the grey scale: all values, or all but the extreme pixels."""
     low, high = np.nanquantile(images, [0.0, 1.0] if all_of_it else [0.005, 0.998])
     return float(low), float(high)
 
@@ -234,7 +234,7 @@ def _bar(figure: Figure, axis: Axes, shown: Any, label: str) -> None:
 
 
 def _scale_bar(axis: Axes, width: float) -> None:
-    """A bar of 1, 2 or 5 · 10ᵏ mm, at most a third of the width of the image."""
+    """Draw a scale bar of 1, 2 or 5 · 10ᵏ mm, at most a third of the width of the image."""
     power = 10.0 ** math.floor(math.log10(width / 3))
     length = max(step * power for step in (1, 2, 5) if step * power <= width / 3)
     left, right = axis.get_xlim()
@@ -256,7 +256,7 @@ def _scale_bar(axis: Axes, width: float) -> None:
 
 
 def _dots(axis: Axes, names: list[str], values: dict[str, float], title: str, label: str) -> None:
-    """One value per line on a log axis, first on top; a name without a value keeps its line."""
+    """Draw one value per line on a log axis, first on top; a name without a value keeps its line."""
     for line, name in enumerate(names):
         if name in values:
             at = values[name], line
@@ -276,7 +276,7 @@ def _dots(axis: Axes, names: list[str], values: dict[str, float], title: str, la
 
 
 def _order(key: str) -> tuple[int, int, int, str]:
-    """Sorts hyperparameters as the network goes: in, down0, …, up0, skip0, …, out; last the model."""
+    """Sort hyperparameters as the network goes: in, down0, …, up0, skip0, …, out; last the model."""
     block = re.match(r"\w+\.([a-z]+)(\d*)", key)
     if block is None:
         return 9, list(_COMMON).index(key) if key in _COMMON else 99, 0, key

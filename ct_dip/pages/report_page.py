@@ -59,7 +59,7 @@ def write_report(path: str | Path, result: Prediction, *, source: str = "") -> N
 
 
 def render_report(result: Prediction, *, source: str = "") -> str:
-    """The page as text."""
+    """Render the page as text."""
     check_result(result)
     scores, heldout, chart = scores_of(result), result.heldout, calibration_chart(result)
     findings, reach = data_findings(result), result.pixel_distribution.reach(0.95)
@@ -104,7 +104,7 @@ def render_report(result: Prediction, *, source: str = "") -> str:
 
 
 def classical_sentence(result: Prediction, scores: Scores | None) -> str:
-    """What total variation has to do with the image, where it is shown itself or the truth prefers it."""
+    """Explain how total variation relates to the image, if it is shown or closer to the truth."""
     compared, total_variation = result.comparison, result.images.get("tv")
     if (result.settings.get("inference") or {}).get("image") == "tv":
         return (
@@ -149,7 +149,7 @@ def check_result(result: Prediction) -> None:
 
 
 def payload(result: Prediction) -> dict[str, Any]:
-    """Everything that the script needs; arrays as `ct_dip.pages.packed` has them."""
+    """Collect everything that the script needs; arrays are packed by `ct_dip.pages.packed`."""
     compared, seen = result.comparison, result.evaluated
     basis = (result.mean if compared is None else compared.image)[seen]
     # A reconstruction may overshoot; the scale follows the truth, or all but the extreme pixels.
@@ -184,7 +184,7 @@ def payload(result: Prediction) -> dict[str, Any]:
 
 
 def _distribution(pixels: PixelDistribution) -> dict[str, Any]:
-    """Standard deviations to the end of a 95 % interval, and upper tails by rising standard deviations."""
+    """Tabulate the reach of a 95 % interval and the upper tails, in standard deviations."""
     z = np.arange(0, _FARTHEST + _TAIL_STEP / 2, _TAIL_STEP)
     return {"reach": pixels.reach(0.95), "step": _TAIL_STEP, "tails": pixels.upper_tail(z).tolist()}
 
@@ -232,7 +232,7 @@ def _image(
 
 
 def _images(result: Prediction) -> dict[str, Floats]:
-    """Those that are shown beside the best estimate, in the same order whether read from a file or not."""
+    """Return the images shown beside the best estimate, in a fixed order."""
     images = {name: result.images[name] for name in TITLES if name in result.images}
     if result.comparison is not None:
         images[result.comparison.name] = result.comparison.image
@@ -257,7 +257,7 @@ def _samples(result: Prediction) -> dict[str, Any] | None:
 
 
 def _sinogram(result: Prediction) -> dict[str, Any] | None:
-    """The image scanned again, and what it leaves unexplained in units of the noise, (views, detectors)."""
+    """Pack the image's own sinogram, and what it leaves unexplained in units of the noise."""
     if result.sinogram is None:
         return None
     explained, residuals = result.sinogram.mean, result.sinogram.standardised
@@ -272,7 +272,7 @@ def _sinogram(result: Prediction) -> dict[str, Any] | None:
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """``{"tv": {"strength": 0.8}}`` as ``tv.strength``, ``0.8``."""
+    """Yield ``{"tv": {"strength": 0.8}}`` as ``tv.strength``, ``0.8``."""
     for key, value in values.items():
         if isinstance(value, Mapping):
             yield from flatten(value, f"{prefix}{key}.")
@@ -285,7 +285,7 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def _round(value: float, spread: float) -> float:
-    """To a hundredth of the spread, about."""
+    """Round to about a hundredth of the spread."""
     return round(value, 2 - math.floor(math.log10(spread)))
 
 

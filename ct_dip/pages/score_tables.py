@@ -66,7 +66,7 @@ def score_rows(scores: Scores | HeldoutScores) -> list[tuple[str, str]]:
 
 
 def readable(name: str) -> str:
-    """``coverage_95_near`` as ``coverage of 95 %, near the object``."""
+    """Write ``coverage_95_near`` as ``coverage of 95 %, near the object``."""
     heldout = name.startswith("heldout_")
     match = _WITH_PLACE.fullmatch(name.removeprefix("heldout_"))
     assert match is not None  # every name has a first character

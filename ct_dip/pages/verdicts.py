@@ -99,7 +99,7 @@ def coverage_verdict(scores: Scores) -> Finding:
 
 
 def _against_reference(scores: Scores, where: str) -> str:
-    """A reference has errors of its own, which are counted either way."""
+    """Describe a coverage against a reference, whose own errors count as well."""
     if scores.noise_std:
         return (
             "The true object is not known; a reference image stands in for it. It lies inside the 95 % error "
@@ -144,7 +144,7 @@ def heldout_finding(heldout: HeldoutScores) -> Finding:
 
 
 def _heldout_verdict(heldout: HeldoutScores, findings: Sequence[Finding]) -> Finding:
-    """Held-out views decide; a check that fails, or implausible data, make a good verdict careful.
+    """Judge by held-out views; a failed check or implausible data turn a good verdict into a careful one.
 
     What is only somewhat odd about the data, such as more noise than stated, views that were held out have
     felt as well, and so have the error bars that explain them: of the scans of `benchmarks objects` that had
@@ -184,19 +184,19 @@ def place_findings(scores: Scores) -> list[Finding]:
 
 
 def _reasons(findings: Sequence[Finding]) -> str:
-    """Titles of the gravest findings, in one sentence."""
+    """Join the titles of the gravest findings into one sentence."""
     worst = max((finding.level for finding in findings), key=ORDER.index)
     first, *others = dict.fromkeys(finding.title for finding in findings if finding.level == worst)
     return "; ".join([first, *map(_inside, others)])
 
 
 def _advice(findings: Sequence[Finding]) -> str:
-    """What the first of the gravest findings asks for."""
+    """Return the advice of the first of the gravest findings."""
     return max(findings, key=lambda finding: ORDER.index(finding.level)).advice
 
 
 def _inside(title: str) -> str:
-    """A title inside of a sentence."""
+    """Write a title as part of a sentence."""
     return title[0].lower() + title[1:]
 
 

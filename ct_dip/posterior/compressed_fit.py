@@ -66,11 +66,11 @@ class CompressedFit(NamedTuple):
     change: list[float] | None = None
 
     def kept(self) -> Kept:
-        """Without the matrices of the search."""
+        """Return what later fits need, without the matrices of the search."""
         return Kept(self.noise, self.lower, self.ratio)
 
     def posterior(self, problem: Problem) -> Compressed:
-        """At the hyperparameters."""
+        """Make the posterior at the fitted hyperparameters."""
         prior, _, log_noise = self.model.split(self.evidence.theta)
         noise = math.exp(float(log_noise))
         return Compressed(
@@ -165,7 +165,7 @@ def fit_compressed(
 
 
 def _with_correction(problem: Problem, fit: CompressedFit, seed: int, progress: Progress) -> CompressedFit:
-    """Hyperparameters of the whole model, nearly: with what signals outside of the basis do to the evidence.
+    """Correct the hyperparameters for what signals outside the basis do to the evidence.
 
     The evidence itself stays that of the compressed model, at these hyperparameters.
     """
@@ -206,7 +206,7 @@ def _fit(
     before: Kept | None,
     progress: Progress,
 ) -> CompressedFit:
-    """At a given basis; the ratio of complement and noise is searched around the rest where it is free.
+    """Fit at a given basis; search over the ratio of complement and noise where it is free.
 
     Args:
         signals: see `feature_signals`.

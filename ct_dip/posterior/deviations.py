@@ -33,7 +33,7 @@ class Deviations(ABC):
 
     @abstractmethod
     def draw(self, count: int, seed: int) -> Tensor:
-        """Samples, (count, pixels)."""
+        """Draw samples, (count, pixels)."""
 
     @property
     def jitter(self) -> float:
@@ -53,11 +53,11 @@ class DenseDeviations(Deviations):
         return self.matrix.diagonal().clamp_min(0).sqrt()
 
     def covariance(self, index: Tensor) -> Tensor:
-        """A part of the matrix."""
+        """Return a part of the matrix."""
         return self.matrix[index[:, None], index]
 
     def draw(self, count: int, seed: int) -> Tensor:
-        """By its Cholesky factor."""
+        """Draw samples by its Cholesky factor."""
         generator = torch.Generator().manual_seed(seed)
         draws = torch.randn(count, len(self.matrix), generator=generator, dtype=torch.float64)
         return draws.to(self.matrix) @ self._factor.lower.T
@@ -86,11 +86,11 @@ class WidenedDeviations(Deviations):
         return self.base.std * math.sqrt(self.factor)
 
     def covariance(self, index: Tensor) -> Tensor:
-        """Times the factor."""
+        """Return the covariance times the factor."""
         return self.base.covariance(index) * self.factor
 
     def draw(self, count: int, seed: int) -> Tensor:
-        """Farther from the mean by the factor's root."""
+        """Draw samples, farther from the mean by the factor's root."""
         return self.base.draw(count, seed) * math.sqrt(self.factor)
 
     @property

@@ -32,7 +32,7 @@ _FIXED = 128 * 2**20  # the kept graph and the passes in flight, as measured
 def linear_model(
     problem: Problem, progress: Progress | None = None, run_folder: Path | None = None
 ) -> LinearModel:
-    """Features, matrices and residuals of a problem.
+    """Compute the features, matrices and residuals of a problem.
 
     Args:
         run_folder: where the features are kept for another run with the same fit.
@@ -79,7 +79,7 @@ def _many_measurements(pixels: int, measurements: int) -> bool:
 
 
 def inference_bytes(network: Footprint, scan: Scan, config: InferenceConfig) -> dict[str, int]:
-    """Memory that every stage of exact inference holds."""
+    """Estimate the memory that every stage of exact inference holds."""
     pixels, measurements = math.prod(scan.geometry.domain_shape), scan.sinogram.size
     terms = 1 if one_variance(config) else count_terms(network.blocks)
     fixed = max(_FIXED, network.jacobian_bytes)
@@ -130,7 +130,7 @@ def _features(problem: Problem, progress: Progress) -> dict[str, Tensor]:
 def _check_features(
     state: Mapping[str, Tensor], jacobian: Jacobian, config: InferenceConfig
 ) -> dict[str, Tensor]:
-    """What `_features` gave, from its file."""
+    """Check what `_features` gave, as read from its file."""
     pixels, dtype = math.prod(jacobian.range_shape), jacobian.weights.dtype
     terms = 1 if one_variance(config) else count_terms(jacobian.blocks)
     features = {"grams": take(state, "grams", (terms, pixels, pixels), dtype)}

@@ -54,7 +54,7 @@ def fit_posterior(
     seed: int = 0,
     device: torch.device | str = "cpu",
 ) -> Posterior:
-    """The posterior of the network linearised at its fit, with hyperparameters by evidence.
+    """Compute the posterior of the network linearised at its fit, with hyperparameters by evidence.
 
     Args:
         fit: what `ct_dip.fit_dip` returned for the scan.
@@ -143,7 +143,7 @@ def validate_time_budget(minutes: float | None) -> None:
 
 
 def shown_image(config: InferenceConfig, strength: float) -> Literal["mean", "linear", "dip", "tv"]:
-    """The image that is shown.
+    """Choose the image that is shown.
 
     The tangent model knows nothing of the fit's TV. Where TV is weak the mean of f(w̃) and x* is the better
     image; where it is strong, x* is noisier than f(w̃) by decibels.
@@ -199,7 +199,7 @@ def _posterior(
 def _check_sinogram(
     scan: Scan, transform: LinearMap, image: Floats, stated: Floats, signal: Tensor, noise: float
 ) -> SinogramPredictive:
-    """The posterior predictive of the sinogram.
+    """Compute the posterior predictive of the sinogram.
 
     Args:
         stated: noise that the scan states, standard deviation of every measurement.
@@ -217,7 +217,7 @@ def _check_sinogram(
 
 
 def _hyperparameters(evidence: EvidenceFit, problem: Problem) -> dict[str, float]:
-    """By name; with objective ``scale`` also the block parameters that it scaled."""
+    """Return the hyperparameters by name; for ``scale`` also the block parameters that it scaled."""
     values = dict(zip(evidence.names, evidence.theta.tolist(), strict=True))
     if problem.config.objective == "scale" and "log_scale" in values:
         prior = block_prior(problem.jacobian)

@@ -24,7 +24,7 @@ OwnComplement = Complement | Callable[[Jacobian, Whitened], Complement]
 def with_own_objects(
     config: InferenceConfig, prior: OwnPrior | None, complement: OwnComplement | None
 ) -> InferenceConfig:
-    """The configuration that inference with such objects follows, with every open choice made."""
+    """Make every open choice of the configuration that inference with such objects follows."""
     config = config.resolved()
     if prior is None and complement is None:
         return config

@@ -83,7 +83,7 @@ class Posterior:
         return images[0] if values.ndim == 1 else images
 
     def covariance(self, patch: int | None = None) -> list[Patch]:
-        """Covariances of the patches that tile the image, at most ``patch`` pixels wide; one if ``None``."""
+        """Return covariances of the patches that tile the image, ``patch`` pixels wide; one if ``None``."""
         rows, columns = self.mean.shape
         index = torch.arange(rows * columns).reshape(rows, columns)
         patches = []
@@ -102,7 +102,7 @@ class Posterior:
         return max(1, math.isqrt(self.deviations.samples // _SAMPLES_PER_PIXEL))
 
     def sample(self, count: int, seed: int = 0) -> Floats:
-        """Images that are as likely as the true one, (count, rows, columns), around ``mean``.
+        """Draw images that are as likely as the true one, (count, rows, columns), around ``mean``.
 
         What had to be added to variances for that is ``sampling_jitter``, in units of the O(1) image.
         """
@@ -121,7 +121,7 @@ class Posterior:
         noise_std: float = 0.0,
         mask: Bools | None = None,
     ) -> float:
-        """Mean over pixels of ``log p(truth | y)``, a density in (1/mm)⁻¹.
+        """Average ``log p(truth | y)`` over pixels, a density in (1/mm)⁻¹.
 
         Args:
             truth: (rows, columns), 1/mm.

@@ -44,7 +44,7 @@ def plan_regime(
     budget: int,
     device_memory: int | None = None,
 ) -> RegimePlan:
-    """The regime that the configuration asks for, or the cheaper of exact and compressed that fits.
+    """Choose the regime that the configuration asks for, or the cheaper of exact and compressed that fits.
 
     Whether even that fits is for the caller to see.
 
@@ -64,7 +64,7 @@ def plan_regime(
 
 
 def default_compression(config: InferenceConfig, measurements: int, pixels: int) -> float:
-    """What may be left out of a compression, in units of the noise's trace in sinograms that images can have.
+    """Choose what a compression may leave out, over the noise's trace in sinograms of images.
 
     It is made up for in the evidence and, for priors with one scale, in the search for hyperparameters
     (`ct_dip.posterior.compression_check`): these may leave out twice as much. In large problems every digit
@@ -136,7 +136,7 @@ def _plan_iterative(network: Footprint, scan: Scan, config: InferenceConfig) -> 
 
 
 def _compressed_bytes(network: Footprint, scan: Scan, config: InferenceConfig, rank: int) -> int:
-    """Features and basis; small matrices; noise of the rest; samples; J itself."""
+    """Estimate memory: features and basis, small matrices, measurement noise, samples, J itself."""
     weights, measurements, pixels = network.parameters, scan.sinogram.size, _pixels(scan)
     fewer = min(measurements, pixels)
     terms = 1 if _one_term(config) else 60
