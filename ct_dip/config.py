@@ -77,7 +77,7 @@ class Section(BaseModel):
 
 
 class RunConfig(Section):
-    """What every run is told. A method adds its sections in a subclass.
+    """Settings that every run has. A method adds its sections in a subclass.
 
     ``preset``: how much work a run is worth; ``balanced`` is what every section says by itself, ``auto`` is
     ``fast`` for images of more than 64 pixels a side and ``balanced`` for others.

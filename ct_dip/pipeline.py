@@ -1,4 +1,4 @@
-"""From a scan to a prediction: plan, run the method, compare with what is known, say where it comes from."""
+"""Reconstruct a scan: plan, run the method, score the result, and record how it was made."""
 
 import dataclasses
 import math
@@ -230,11 +230,11 @@ def plan_run(
     measure: bool = False,
     given: Mapping[str, Any] | None = None,
 ) -> Plan:
-    """The plan of a run.
+    """Plan a run.
 
     Args:
         budget: bytes that the run may take.
-        measure: whether to try every kind of work for a moment, to say how long the run may last.
+        measure: whether to time a moment of every kind of work, in order to estimate how long the run takes.
         given: objects of Python that the method accepts, by name.
     """
     method = find_method(config.method)

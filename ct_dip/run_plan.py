@@ -1,4 +1,4 @@
-"""What a run will take, before it takes it: bytes and network passes of every stage, and seconds."""
+"""The plan of a run: memory, network passes and seconds of every stage."""
 
 import dataclasses
 import time
@@ -48,12 +48,12 @@ class Plan:
 
     @property
     def bytes(self) -> int:
-        """Peak memory: that of the hungriest stage."""
+        """Peak memory: that of the largest stage."""
         return max(stage.bytes for stage in self.stages)
 
     @property
     def seconds(self) -> float | None:
-        """All stages, at most; ``None`` if it was not measured."""
+        """Time of all stages, at most; ``None`` if it was not measured."""
         times = [stage.seconds for stage in self.stages if stage.seconds is not None]
         return sum(times) if times else None
 
@@ -67,7 +67,7 @@ class Plan:
         return dataclasses.replace(self, facts=self.facts | facts)
 
     def with_seconds(self, seconds: Mapping[str, float]) -> Self:
-        """Add what stages last, by name."""
+        """Add the seconds that stages take, by name."""
         stages = (dataclasses.replace(s, seconds=seconds.get(s.name, s.seconds)) for s in self.stages)
         return dataclasses.replace(self, stages=tuple(stages))
 
@@ -108,7 +108,7 @@ class Plan:
         return "\n".join([f"method: {self.method}", *(f"{k}: {v}" for k, v in self.summary().items())])
 
     def require(self) -> None:
-        """Refuse, with the numbers, what would not fit.
+        """Refuse a run that does not fit into the memory budget, with the numbers.
 
         Raises:
             MemoryBudgetError: before any work.
@@ -117,7 +117,7 @@ class Plan:
 
 
 def time_of(work: Callable[[], Any]) -> float:
-    """Seconds of one call, from as many as fit a short trial."""
+    """Measure the seconds of one call, from as many calls as fit a short trial."""
     work()
     start, calls = time.perf_counter(), 0
     while (taken := time.perf_counter() - start) < _TRIAL_SECONDS or not calls:

@@ -117,7 +117,7 @@ def compare(
                 **{name: value for name, value in options.items() if value is not None},
             )
         except KeyboardInterrupt:
-            raise InterruptedRunError(f"interrupted; the same command goes on from {out}") from None
+            raise InterruptedRunError(f"interrupted; run the same command to continue from {out}") from None
     page, csv, latex = write_comparison(out, table)
     print_table(ranking_sentences(table)[0], summary(table))
     if not any(row.prediction for row in table.rows):

@@ -1,4 +1,4 @@
-"""``ct-dip export``: the images of a result for other programs."""
+"""``ct-dip export``: export the images of a result for other programs."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""``ct-dip info``: what a file holds."""
+"""``ct-dip info``: show what a file holds."""
 
 import math
 from pathlib import Path

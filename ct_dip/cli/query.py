@@ -1,4 +1,4 @@
-"""``ct-dip query``: how sure the posterior is about a region."""
+"""``ct-dip query``: ask how sure the posterior is about a region."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -53,6 +53,6 @@ def parse_roi(text: str) -> "Roi":
         x0, y0, x1, y1 = (float(word) for word in text.split(","))
     except ValueError as error:
         raise InputError(
-            f"--roi {text!r} must be four numbers x0,y0,x1,y1 in mm without spaces, as -5,-5,5,5"
+            f"--roi {text!r} must be four numbers x0,y0,x1,y1 in mm without spaces, for example -5,-5,5,5"
         ) from error
     return x0, y0, x1, y1

@@ -257,10 +257,14 @@ def _reconstruct_one(
             write_report(page, result, source=scan.source or path.name)
         drawn = figures(result, files.figures) if files.figures else {}
     except KeyboardInterrupt:
-        way_on = f"goes on from {folder}" if _has_stages(folder) else "starts again, as nothing was kept yet"
-        raise InterruptedRunError(f"interrupted; the same command {way_on}") from None
+        way_on = (
+            f"run the same command to continue from {folder}"
+            if _has_stages(folder)
+            else "nothing was kept yet"
+        )
+        raise InterruptedRunError(f"interrupted; {way_on}") from None
     except OutputError as error:
-        way_on = f"; what was computed is in {folder}, and --run {folder} goes on from it"
+        way_on = f"; what was computed is in {folder}; continue from it with --run {folder}"
         raise OutputError(f"{error}{way_on if _has_stages(folder) else ''}") from error
     if files.run_folder is None:
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""``ct-dip report``: one HTML page of a result."""
+"""``ct-dip report``: write one HTML page of a result."""
 
 from pathlib import Path
 from typing import Annotated

@@ -64,7 +64,7 @@ def select(
             scan, configs, heldout=True, out=out, memory_budget=budget_memory, progress=ConsoleProgress
         )
     except KeyboardInterrupt:
-        raise InterruptedRunError(f"interrupted; the same command goes on from {out}") from None
+        raise InterruptedRunError(f"interrupted; run the same command to continue from {out}") from None
     if not any(row.prediction for row in table.rows):
         raise CtDipError(f"no run finished: {table.rows[0].error}")
     page, csv, latex = write_comparison(out, table)

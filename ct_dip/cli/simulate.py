@@ -1,4 +1,4 @@
-"""``ct-dip simulate``: a scan file from a phantom or an image."""
+"""``ct-dip simulate``: simulate a scan of a phantom or an image."""
 
 import math
 from functools import partial

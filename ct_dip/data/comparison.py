@@ -67,7 +67,8 @@ def comparison_of_scan(
         raise InputError(f"the reference has shape {image.shape}, the scan's image {shape}; {hint}")
     if image.dtype.kind != "f":
         raise InputError(
-            f"the reference holds {image.dtype}, which is no attenuation; give floating-point numbers in 1/mm"
+            f"the reference holds {image.dtype}, which is not an attenuation; give floating-point numbers "
+            "in 1/mm"
         )
     finite = np.isfinite(image)
     if not finite.all():

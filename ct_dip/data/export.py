@@ -86,7 +86,7 @@ def _split(path: Path, format: str) -> tuple[Path, str]:
                 raise InputError(f"{path} has an ending and no name; write for example image{ending}")
             return path.with_name(stem), ending
     if not path.name or path.is_dir():
-        raise InputError(f"{path} is a folder; give a name for the files in it, as {path / 'image'}")
+        raise InputError(f"{path} is a folder; give a name for the files in it, for example {path / 'image'}")
     return path, ENDINGS[format][0]
 
 

@@ -1,4 +1,4 @@
-"""HDF5 files of ours: written whole, recognised by a format name and a version, never guessed."""
+"""Our own HDF5 files: written whole, and recognised by a format name and a version."""
 
 import contextlib
 import io
@@ -67,7 +67,7 @@ def read_hdf5(path: str | Path, kind: str, version: int, error: type[InputError]
         if stored != version:
             raise error(
                 f"{path}: {kind} format version {stored} is not supported, this program reads version "
-                f"{version}; use the ct_dip version that wrote it, or write it anew"
+                f"{version}; use the ct_dip version that wrote it, or write it again"
             )
         yield file
 
@@ -88,15 +88,15 @@ def _open(path: str | Path, error: type[InputError]) -> Iterator[h5py.File]:
             raise
         raise error(f"{path}: {problem}") from problem
     except KeyError as problem:
-        raise error(f"{path} is incomplete: {problem.args[0]}; write it anew") from problem
+        raise error(f"{path} is incomplete: {problem.args[0]}; write it again") from problem
     except (TypeError, ValueError, AttributeError, IndexError) as problem:
         raise error(
-            f"{path} holds a field of the wrong type ({_first_line(problem)}); write it anew"
+            f"{path} holds a field of the wrong type ({_first_line(problem)}); write it again"
         ) from problem
     except (OSError, RuntimeError, MemoryError) as problem:
         raise error(
             f"{path} cannot be read as HDF5 ({_first_line(problem)}); it is truncated, damaged or "
-            "another kind of file: copy or write it anew; for scans of other programs there is ct-dip import"
+            "another kind of file: copy or write it again; for scans of other programs there is ct-dip import"
         ) from problem
 
 

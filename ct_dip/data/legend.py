@@ -1,4 +1,4 @@
-"""What the numbers mean that methods report of themselves, for people who see them in `info` or on a page."""
+"""Explain the numbers that methods report about themselves, in `ct-dip info` and on pages."""
 
 _MEANINGS = {
     "at_bound": "hyperparameters at the end of their range",

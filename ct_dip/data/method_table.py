@@ -1,4 +1,4 @@
-"""`MethodTable`: methods on the same scans, a row for each pair, and which of them is best by what."""
+"""`MethodTable`: scores of methods on the same scans, a row for each pair, and their ranking."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""HDF5 files that anybody may have made: reading one ends, stays within its folder, and fits into memory.
+"""Read untrusted HDF5 files: reading always ends, stays within the folder, and fits into memory.
 
 *It ends.* A flipped bit, as in the size of a text in its heap, makes HDF5 loop for ever, or crash,
 while Python waits for it and hears no signal. Files of ours therefore end in a seal, a digest of all bytes
@@ -69,7 +69,7 @@ def _is_sealed(path: Path) -> bool:
         content = file.read()
     if seal(memoryview(content)[:-_SEAL_BYTES]) != content[-_SEAL_BYTES:]:
         raise InputError(
-            "it is damaged, as its content does not match the checksum at its end; copy or write it anew"
+            "it is damaged, as its content does not match the checksum at its end; copy or write it again"
         )
     return True
 
@@ -87,12 +87,12 @@ def _probe(path: Path) -> None:
         )
     except subprocess.TimeoutExpired as error:
         raise InputError(
-            f"it is damaged, as reading it did not end within {seconds:.0f} s; copy or write it anew"
+            f"it is damaged, as reading it did not end within {seconds:.0f} s; copy or write it again"
         ) from error
     if child.returncode:
         raise InputError(
             f"it is damaged, as the HDF5 library fails on it (exit status {child.returncode}); copy or write "
-            "it anew"
+            "it again"
         )
 
 
@@ -144,17 +144,17 @@ def read_array(
     dataset = get_dataset(group, name)
     if dimensions is not None and dataset.ndim != dimensions:
         raise InputError(
-            f"{name} has shape {dataset.shape}, expected {dimensions} dimensions; write the file anew"
+            f"{name} has shape {dataset.shape}, expected {dimensions} dimensions; write the file again"
         )
     if dataset.dtype.kind not in kinds:
-        raise InputError(f"{name} has type {dataset.dtype}, expected real numbers; write the file anew")
+        raise InputError(f"{name} has type {dataset.dtype}, expected real numbers; write the file again")
     if dataset.chunks:
         counts = [-(-side // chunk) for side, chunk in zip(dataset.shape, dataset.chunks, strict=True)]
         written = dataset.id.get_num_chunks() == math.prod(counts)
     else:
         written = dataset.id.get_storage_size() == dataset.nbytes
     if not written:
-        raise InputError(f"{name} of shape {dataset.shape} was never written in full; write the file anew")
+        raise InputError(f"{name} of shape {dataset.shape} was never written in full; write the file again")
     check_size(name, dataset.shape, dataset.dtype)
     return np.asarray(dataset[...])
 
@@ -163,7 +163,7 @@ def get_dataset(group: h5py.Group, name: str) -> h5py.Dataset:
     """Return a dataset without reading its values."""
     item = group[name]
     if not isinstance(item, h5py.Dataset):
-        raise TypeError(f"{name} is no dataset")
+        raise TypeError(f"{name} is not a dataset")
     return item
 
 

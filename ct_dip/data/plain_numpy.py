@@ -1,4 +1,4 @@
-"""NPY and NPZ files that anybody may have made: headers are checked before values are read; no pickles.
+"""Read untrusted NPY and NPZ files: headers are checked before values are read; no pickles.
 
 A header of a hundred bytes may declare any shape, and an archive may unpack to a thousand times its size. So
 an array is read only if it has numbers or text, fits into the memory budget, and is as long as it says.
@@ -76,4 +76,4 @@ def _explained() -> Iterator[None]:
         yield
     except DAMAGE as problem:
         reason = (str(problem).splitlines() or [type(problem).__name__])[0]
-        raise InputError(f"it is damaged, or of another kind ({reason}); copy or write it anew") from problem
+        raise InputError(f"it is damaged, or of another kind ({reason}); copy or write it again") from problem

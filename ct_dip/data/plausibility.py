@@ -1,4 +1,4 @@
-"""Whether a scan can be what it says: slips of units and of preprocessing that no later stage would notice.
+"""Check whether a scan is plausible: wrong units or preprocessing would go unnoticed later.
 
 A finding is a sentence for the user: what looks wrong, and what it may be. Where a sinogram cannot be one of
 line integrals at all, that is an error.

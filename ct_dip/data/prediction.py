@@ -1,4 +1,4 @@
-"""`Prediction`: what a method says of an object, and where that comes from."""
+"""`Prediction`: the image that a method reconstructs, its uncertainty, and how it was made."""
 
 import math
 from dataclasses import dataclass, field, fields
@@ -35,7 +35,7 @@ class Patch(NamedTuple):
 
 
 class SinogramPredictive(NamedTuple):
-    """What a prediction says of the sinogram, (views, detectors)."""
+    """The predictive distribution of the sinogram, (views, detectors)."""
 
     mean: Floats  # of the line integrals
     std: Floats  # of a repeated measurement
@@ -118,7 +118,7 @@ class Prediction:
                 "reconstruct again"
             )
         if self.mask is not None and not (self.mask.dtype == bool and self.mask.any()):
-            raise ResultError("mask must be boolean, and true for one pixel at least; reconstruct again")
+            raise ResultError("mask must be boolean, and true for at least one pixel; reconstruct again")
         PixelDistribution(self.degrees)  # refuses what is none
         _check_certificate(self.diagnostics.get("certificate") or {})
 

@@ -74,7 +74,7 @@ class Scan:
         if values.dtype.kind not in "fiub":
             raise ScanError(f"{name} has type {values.dtype}, expected real numbers")
         if name == "mask" and not (np.isfinite(values).all() and values.any()):
-            raise ScanError("mask must be true for one pixel at least, and not NaN; correct or drop it")
+            raise ScanError("mask must be true for at least one pixel, and not NaN; correct or drop it")
         with np.errstate(over="ignore"):  # too large for float32 is not finite, either
             frozen = np.array(values, dtype=dtype, order="C")
         finite = np.isfinite(frozen)

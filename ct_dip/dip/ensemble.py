@@ -1,4 +1,4 @@
-"""N networks on their way to N sinograms of one geometry."""
+"""Fit N networks to N sinograms of one geometry, step by step."""
 
 import copy
 from collections.abc import Sequence
@@ -86,7 +86,7 @@ class DipFit:
 
 
 class Ensemble:
-    """N networks on their way: flat weights (N, P), an optimiser, a stopping rule.
+    """N networks while they are fitted: flat weights (N, P), an optimiser, a stopping rule.
 
     Args:
         network: in place of the U-Net; all N start from its weights. See `ct_dip.dip.own_network`.

@@ -1,4 +1,4 @@
-"""What a fit minimises: misfit to the sinogram plus total variation.
+"""The objective of a fit: misfit to the sinogram plus total variation.
 
 ``L(w) = (1 − ρ) misfit(A x) + ρ ramp(A x) + (2 λ / d_y) TV(x)``, with ``x = scale · f(w)`` and isotropic TV,
 which has no preferred direction. Both data terms are means over the d_y measurements whose expected value at

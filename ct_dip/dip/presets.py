@@ -9,7 +9,7 @@ from ct_dip.dip.unet import Output, UNetShape
 
 @dataclass(frozen=True, kw_only=True)
 class Preset:
-    """What a size of image needs."""
+    """A network and its settings for images of one size."""
 
     channels: tuple[int, ...]
     skip_channels: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""What a fit starts from: total variation of the scan, and the scale, strength and misfit that it tells."""
+"""The start of a fit: total variation of the scan, with the scale, strength and misfit taken from it."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Weights averaged along a fit that goes on, and a Gaussian of them (SWAG, Maddox et al., 2019).
+"""Stochastic weight averaging: a Gaussian of the weights along a continued fit (SWAG, Maddox et al., 2019).
 
 After its cool-down a network keeps on learning at a constant rate, every step from some of the views: without
 that noise in its gradients it would come to rest. Of the weights that it passes, w̄ is the mean, s² the

@@ -31,7 +31,7 @@ Upsampling = Literal["bilinear", "nearest"]
 
 @dataclass(frozen=True, kw_only=True)
 class UNetShape:
-    """What the network looks like.
+    """The shape of a U-Net.
 
     Args:
         channels: of every scale, finest first; its length is the number of scales.

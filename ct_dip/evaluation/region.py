@@ -255,7 +255,7 @@ def query_region(
 
 
 def _gaussian(values: Floats, center: float, level: float) -> Estimate:
-    """Of a Gaussian number whose mean is known and whose standard deviation is that of its samples."""
+    """Estimate a Gaussian number whose mean is known, and its deviation from samples."""
     n = len(values)
     std = float(np.sqrt(np.mean((values - center) ** 2)))
     width = float(stdtrit(n, (1 + level) / 2)) * std
@@ -303,7 +303,7 @@ def _empirical(values: Floats, level: float) -> Estimate:
 
 def _check(samples: Floats, mean: Floats, mask: Bools, above: float | None, level: float) -> None:
     if not 0 < level < 1:
-        raise InputError(f"level: {level:g} must be between 0 and 1, as 0.95")
+        raise InputError(f"level: {level:g} must be between 0 and 1, for example 0.95")
     if above is not None and not math.isfinite(above):
         raise InputError(f"above: {above:g} must be a finite attenuation, in 1/mm")
     if mask.shape != mean.shape:

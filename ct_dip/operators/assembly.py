@@ -42,7 +42,7 @@ def choose_kernel(geometry: Geometry, kernel: str = "auto") -> str:
         shifts = geometry.detector_offset, geometry.center_of_rotation
         if any(shifts):
             raise BackendError(
-                f"kernel 'strip' of a fan beam knows no detector_offset or center_of_rotation "
+                f"kernel 'strip' of a fan beam does not support detector_offset or center_of_rotation "
                 f"({shifts[0]:g}, {shifts[1]:g} mm); use kernel 'line'"
             )
     return kernel

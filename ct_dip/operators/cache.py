@@ -5,7 +5,7 @@ digest of geometry, kernel and ASTRA version. Writing is atomic, so two processe
 The folder is kept below a limit by removing what was not used for longest.
 
 A matrix with wrong values would spoil every result silently, and one with wrong indices ends in a crash. So a
-file has a label (`ct_dip.labels`), and without the right one a matrix is assembled anew.
+file has a label (`ct_dip.labels`), and without the right one a matrix is assembled again.
 """
 
 import contextlib
@@ -56,7 +56,7 @@ def load_matrix(path: Path) -> Any | None:
             matrix = scipy.sparse.csr_matrix(
                 (parts["data"], parts["indices"], parts["indptr"]), shape=tuple(parts["shape"])
             )
-    except Exception:  # whatever is wrong with the file, it can be made anew
+    except Exception:  # whatever is wrong with the file, it can be made again
         return None
     with contextlib.suppress(OSError):
         os.utime(path)

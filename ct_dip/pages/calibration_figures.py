@@ -101,7 +101,7 @@ def calibration_figure(result: Prediction) -> Figure:
         axis.plot(curve.levels, curve.empirical, style, color=colour, linewidth=2, label=label)
         _fill(axis, curve.levels, curve.band, colour)
     axis.text(0.97, 0.03, "overconfident", ha="right", color=GREY, style="italic")
-    axis.text(0.03, 0.97, "timid", va="top", color=GREY, style="italic")
+    axis.text(0.03, 0.97, "underconfident", va="top", color=GREY, style="italic")
     axis.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
     axis.set_xlabel("nominal level of the interval")
     axis.set_ylabel(f"fraction of pixels whose {evaluation.name} is inside it")

@@ -1,4 +1,4 @@
-"""How sure an image is of itself: the widths of its error bars."""
+"""The widths of an image's error bars, on and near the object."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""A `MethodTable` as CSV, with everything, and as LaTeX, with the main columns; its numbers as text."""
+"""Write a `MethodTable` as CSV with all columns, and as LaTeX with the main ones."""
 
 import csv
 import io

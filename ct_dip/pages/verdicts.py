@@ -1,4 +1,4 @@
-"""Should I believe it? What is known of the object, or views that were kept back, against the error bars."""
+"""Answer "should I believe it?": compare the error bars with the truth, or with views that were kept back."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What an approximate inference reached, and what to do where that is not enough."""
+"""The accuracy that approximate inference reached, and warnings where that is not enough."""
 
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass

@@ -1,4 +1,4 @@
-"""Hyperparameters in the compressed regime: compress, fit, and look whether the compression still holds."""
+"""Fit hyperparameters in the compressed regime: compress, fit, and check that the compression holds."""
 
 import dataclasses
 import math
@@ -44,7 +44,7 @@ class Kept(NamedTuple):
 
 
 class CompressedFit(NamedTuple):
-    """Hyperparameters, and everything that was made to find them.
+    """Fitted hyperparameters, and everything that was computed to find them.
 
     Args:
         lower: see `basis_factor`, and for ``signals`` `feature_signals`.

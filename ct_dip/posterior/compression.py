@@ -32,7 +32,7 @@ _KEPT = 0.7  # of a column that is made orthogonal a second time; it was roundin
 
 
 class Compression(NamedTuple):
-    """``Q`` and ``F``, and what they leave out.
+    """The basis ``Q``, the features ``F``, and how much they leave out.
 
     Args:
         basis: Q, orthonormal, as rows, (rank, measurements).

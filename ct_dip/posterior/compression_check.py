@@ -1,4 +1,4 @@
-"""What a compression leaves out, measured against the model itself.
+"""Measure what a compression leaves out, against the full model.
 
 The quadratic form, the mean and samples are solved for with the products of K itself, with the compressed
 inverse as preconditioner: that takes a few steps if the compression is good. The log-determinant is estimated

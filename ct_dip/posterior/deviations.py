@@ -49,7 +49,7 @@ class DenseDeviations(Deviations):
 
     @property
     def std(self) -> Tensor:
-        """Exact."""
+        """The exact standard deviation."""
         return self.matrix.diagonal().clamp_min(0).sqrt()
 
     def covariance(self, index: Tensor) -> Tensor:
@@ -68,7 +68,7 @@ class DenseDeviations(Deviations):
 
     @property
     def jitter(self) -> float:
-        """Not 0 where the matrix is singular, as without a complement."""
+        """The jitter, which is not 0 where the matrix is singular, as without a complement."""
         return self._factor.jitter
 
 
@@ -82,7 +82,7 @@ class WidenedDeviations(Deviations):
 
     @property
     def std(self) -> Tensor:
-        """Wider by the factor's root."""
+        """The standard deviation, wider by the factor's root."""
         return self.base.std * math.sqrt(self.factor)
 
     def covariance(self, index: Tensor) -> Tensor:
@@ -95,5 +95,5 @@ class WidenedDeviations(Deviations):
 
     @property
     def jitter(self) -> float:
-        """Of the base."""
+        """The jitter of the base."""
         return self.base.jitter

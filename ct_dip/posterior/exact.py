@@ -85,7 +85,7 @@ def condition_over(model: LinearModel, thetas: Tensor, temper: float = 1.0) -> M
 
 
 class Exact(Conditional):
-    """The posterior with all matrices at hand.
+    """The posterior from dense matrices.
 
     Args:
         model: of the problem, and θ its hyperparameters.

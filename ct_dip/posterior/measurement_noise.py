@@ -1,4 +1,4 @@
-"""What is noise to the weights: ``N = I + B D Bᵀ``, the measurements' own and that of independent pixels.
+"""The noise that the weights see: ``N = I + B D Bᵀ``, of the measurements and of independent pixels.
 
 N has no small eigenvalues, hardly large ones, and its products need no network: solving with it is cheap.
 What is factorised or decomposed has the size of the measurements or of the pixels, whichever are fewer: with

@@ -59,7 +59,7 @@ def own_prior(prior: OwnPrior, jacobian: Jacobian, config: InferenceConfig) -> W
             raise InputError(f"prior {name} must have the blocks of the network, jacobian.blocks")
         return made
     if config.hyperprior == "tv-predcp":
-        raise InputError(f"hyperprior 'tv-predcp' is about tap lengths, which prior {name} has none of")
+        raise InputError(f"hyperprior 'tv-predcp' is about tap lengths, which prior {name} does not have")
     coefficients, terms = made.coefficients(made.start), made.terms()
     most = count_terms(jacobian.blocks)
     if len(coefficients) != len(terms) or len(terms) > most:

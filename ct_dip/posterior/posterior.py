@@ -21,7 +21,7 @@ _SAMPLES_PER_PIXEL = 5  # that a patch's covariance is made from, at least
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Posterior:
-    """What the sinogram says about the image. Images in 1/mm, (rows, columns).
+    """The posterior of the image, given the sinogram. Images in 1/mm, (rows, columns).
 
     Args:
         problem: that was solved: the network's Jacobian, the prior, the data.
@@ -94,7 +94,7 @@ class Posterior:
 
     @property
     def widest_patch(self) -> int | None:
-        """Of covariances that are exact, or made from many more samples than the patch has pixels."""
+        """Widest patch whose covariance is exact, or made from many more samples than it has pixels."""
         if self.regime == "exact":
             return None
         if not self.deviations.samples:
@@ -110,7 +110,7 @@ class Posterior:
 
     @property
     def sampling_jitter(self) -> float:
-        """See `sample`; 0 unless the covariance is singular, as without a complement."""
+        """Jitter of `sample`; 0 unless the covariance is singular, as without a complement."""
         return self.deviations.jitter
 
     def log_likelihood(

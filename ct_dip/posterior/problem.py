@@ -48,7 +48,7 @@ _SCALE_PROBES = 128  # of the g-prior's scales: 6 % of each
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Problem:
-    """See the module.
+    """The linear model of one scan; see the module.
 
     Args:
         identity: digest of what everything here was made from.
@@ -83,7 +83,7 @@ class Problem:
 
     @property
     def dimensions(self) -> int:
-        """Of the sinograms that an image can have; the trace of the noise among them, if it is as stated."""
+        """Dimension of the space of sinograms of images, which is the trace of the stated noise there."""
         return min(self.measurements, self.pixels)
 
     def project(self, images: Tensor) -> Tensor:

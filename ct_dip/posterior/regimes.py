@@ -1,4 +1,4 @@
-"""Which regime of inference fits a problem, and what each takes: bytes, and passes through the network."""
+"""Choose the regime of inference, by the bytes and passes through the network that each one takes."""
 
 import bisect
 import math
@@ -19,7 +19,7 @@ _GRAMS = 0.6  # passes that the products of the features of a pixel with all oth
 
 
 class RegimePlan(NamedTuple):
-    """What inference will take.
+    """The regime of inference, and the bytes and passes of its stages.
 
     Args:
         regime: exact, compressed or iterative.

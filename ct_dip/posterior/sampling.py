@@ -63,7 +63,7 @@ def _generator(seed: int, number: int) -> torch.Generator:
 
 
 class SampledDeviations(Deviations):
-    """Of samples; their covariances come from them, or from closed forms where those are affordable.
+    """Deviations known by samples; covariances come from these, or from closed forms where affordable.
 
     Args:
         conditional: the posterior.

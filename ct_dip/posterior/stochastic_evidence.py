@@ -1,4 +1,4 @@
-"""The evidence and its gradient by random probes, where not even a compression is to be had.
+"""The evidence and its gradient by random probes, where even a compression is too large.
 
 With ``K = Σ_t c_t Y_t``, α = K⁻¹ r and probes z of random signs,
 ``∂(rᵀK⁻¹r)/∂c_t = −αᵀ Y_t α`` and ``∂log|K|/∂c_t = E zᵀ K⁻¹ Y_t z``: every term of every block from the same
@@ -28,12 +28,12 @@ from ct_dip.tangent.taps import tap_pairs
 _STEPS = 80
 _REACH = 0.5  # of a step, in log-parameters
 _ENOUGH = 0.1  # standard errors of the gradient at which the search ends; it has converged at 1
-RENEWAL = 15  # steps after which the preconditioner is made anew
+RENEWAL = 15  # steps after which the preconditioner is made again
 _LANCZOS_STEPS = 25
 
 
 class Gradient(NamedTuple):
-    """Of the evidence in θ, with the standard error that the probes leave."""
+    """The gradient of the evidence in θ, with the standard error that the probes leave."""
 
     value: Tensor
     standard_error: Tensor
@@ -41,7 +41,7 @@ class Gradient(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StochasticFit:
-    """Where the search ended, and how well that is known."""
+    """The end of the search, and how well it is known."""
 
     evidence: EvidenceFit
     model: EvidenceModel

@@ -29,7 +29,7 @@ def test_what_is_absent_is_not_shown_and_errors_are():
 
 
 def test_the_page_shows_the_stored_scores_and_counts_blocks():
-    """Scores of the file are shown, not computed anew; those of an older file are computed."""
+    """Scores of the file are shown, not computed again; those of an older file are computed."""
     result = synthetic_result()
     text = render_report(replace(result, scores=SCORES, heldout=HELDOUT))
     assert "30.5 ± 0.25" in text
