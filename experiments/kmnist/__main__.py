@@ -4,8 +4,8 @@
 
 KMNIST test images, 28², parallel beam, 41 bins, white noise of so many per cent of the mean line integral.
 Every row is kept in ``--out`` as soon as it is measured, and a second run goes on from there; the table of
-all rows that were asked for is printed in the end. With ``--published``, the four sinograms that the published
-implementation was given instead, with its own figures beside ours.
+all rows that were asked for is printed in the end. With ``--published``, the four sinograms that the
+published implementation was given instead, with its own figures beside ours.
 """
 
 import argparse
