@@ -79,7 +79,7 @@ class Bootstrap(Method[BootstrapRun]):
     def seconds(
         self, scan: Scan, config: BootstrapRun, plan: Plan, transform: RayTransform
     ) -> dict[str, float]:
-        """As many times those of the other method."""
+        """Multiply those of the other method by the number of scans."""
         method, settings = self._other(config, scan)
         once = method.seconds(scan, settings, plan.details, transform)
         return once | {self.name: config.bootstrap.count * sum(once.values())}
@@ -127,7 +127,7 @@ class Bootstrap(Method[BootstrapRun]):
         )
 
     def _other(self, config: BootstrapRun, scan: Scan) -> tuple[Method[Any], RunConfig]:
-        """The method that is repeated, and its settings."""
+        """Return the method that is repeated, and its settings."""
         method = find_method(config.bootstrap.of)
         shared = {name: getattr(config, name) for name in _SHARED}
         values = config.bootstrap.settings | shared | {"method": method.name}
@@ -141,5 +141,5 @@ def _with_noise(ideal: Floats, noise: NoiseModel, rng: np.random.Generator) -> F
 
 
 def _merged(told: dict[str, dict[str, Any]], chosen: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Settings by section, with what was chosen on top."""
+    """Return settings by section, with what was chosen on top."""
     return {name: told.get(name, {}) | chosen.get(name, {}) for name in (*told, *chosen)}

@@ -38,7 +38,7 @@ class Cgls(Method[CglsRun]):
     config = CglsRun
 
     def seconds(self, scan: Scan, config: CglsRun, plan: Plan, transform: RayTransform) -> dict[str, float]:
-        """From one projection and back-projection."""
+        """Time one projection and back-projection."""
         image = torch.zeros(scan.geometry.domain_shape)
         return {self.name: config.cgls.max_iterations * time_of(lambda: transform.T(transform(image)))}
 

@@ -42,7 +42,7 @@ class Tv(Method[TvRun]):
     config = TvRun
 
     def seconds(self, scan: Scan, config: TvRun, plan: Plan, transform: RayTransform) -> dict[str, float]:
-        """From one projection and back-projection."""
+        """Time one projection and back-projection."""
         image = torch.zeros(scan.geometry.domain_shape)
         return {self.name: config.tv.max_iterations * time_of(lambda: transform.T(transform(image)))}
 

@@ -65,7 +65,7 @@ class TvLangevin(Method[TvLangevinRun]):
     def seconds(
         self, scan: Scan, config: TvLangevinRun, plan: Plan, transform: RayTransform
     ) -> dict[str, float]:
-        """From one projection and back-projection of all chains."""
+        """Time one projection and back-projection of all chains."""
         settings = config.tv_langevin
         images = torch.zeros(settings.chains, *scan.geometry.domain_shape)
         gradients = (settings.burn_in + settings.draws) * settings.steps * settings.stages
