@@ -82,6 +82,11 @@ def folder_of_scans(folder: Path, **subsets: Any) -> ScanFiles:
     return ScanFiles([ScanEntry(path) for path in paths], folder, **subsets)
 
 
+def scan_file(path: Path, **subsets: Any) -> ScanFiles:
+    """Return a single scan file as a dataset."""
+    return ScanFiles([ScanEntry(path)], path, **subsets)
+
+
 def scans_by_pattern(pattern: str, **subsets: Any) -> ScanFiles:
     """Return the files that match a pattern with ``*``, ``?``, ``[…]`` or ``**``, by name."""
     paths = sorted(Path(name) for name in glob.glob(pattern, recursive=True))  # noqa: PTH207  absolute ones, too
