@@ -57,6 +57,7 @@ TESTED_IN = {
     "data/datasets/__init__.py": "data/datasets/test_scan_files.py",
     "data/datasets/dataset.py": "data/datasets/test_scan_files.py",
     "data/datasets/hdf5_stacks.py": "data/datasets/test_lodopab.py",
+    "data/datasets/slices.py": "data/datasets/test_write_lodopab.py",
     "data/hdf5.py": "data/test_files.py",
     "data/plain_json.py": "data/test_scores.py",
     "data/prediction.py": "test_pipeline.py",

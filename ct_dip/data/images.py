@@ -1,4 +1,4 @@
-"""Images from files: PNG and other pictures, NPY, NPZ."""
+"""Images from files: PNG and other pictures, NPY, NPZ, DICOM."""
 
 import warnings
 from pathlib import Path
@@ -24,11 +24,7 @@ def load_image(path: str | Path, *, index: int | None = None, hounsfield: bool =
         index: which one of a stack (n, rows, columns).
     """
     path = Path(path)
-    if not path.is_file():
-        raise InputError(f"image file {path} does not exist; check the path")
-    array = _pick(_load(path), index, path)
-    if array.size == 0:
-        raise InputError(f"{path} is empty, of shape {array.shape}")
+    array = load_array(path, index)
     kind = array.dtype.kind
     if hounsfield:
         if kind == "u":
@@ -55,7 +51,42 @@ def load_image(path: str | Path, *, index: int | None = None, hounsfield: bool =
     return image
 
 
+def load_array(path: Path, index: int | None = None) -> NDArray[Any]:
+    """One image, (rows, columns), with the numbers that the file holds."""
+    array = _pick(_load(path), index, path)
+    if array.size == 0:
+        raise InputError(f"{path} is empty, of shape {array.shape}")
+    return array
+
+
+def count_images(path: Path) -> int:
+    """Return how many images `load_image` could choose from."""
+    array = _load(path)
+    return len(array) if array.ndim == 3 else 1
+
+
+def read_dicom(path: Path) -> Floats:
+    """Read a CT slice in Hounsfield units, (rows, columns)."""
+    try:
+        from pydicom import dcmread
+    except ImportError as error:
+        raise InputError("reading DICOM files needs pydicom; pip install 'ct_dip[dicom]'") from error
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about values that are not of the standard, and not used here
+            file = dcmread(path)
+            check_size("the slice", (int(file.Rows), int(file.Columns)), np.float64)
+            image = file.pixel_array * float(file.RescaleSlope) + float(file.RescaleIntercept)
+    except Exception as error:  # pydicom raises nearly anything on a damaged file
+        raise InputError(f"{path} cannot be read as a CT slice ({error}); use a DICOM file of one") from error
+    if image.ndim != 2:
+        raise InputError(f"{path} holds frames of shape {image.shape}, expected one slice (rows, columns)")
+    return np.asarray(image)
+
+
 def _load(path: Path) -> NDArray[Any]:
+    if not path.is_file():
+        raise InputError(f"image file {path} does not exist; check the path")
     try:
         if path.suffix == ".npy":
             return read_npy(path)

@@ -1,8 +1,9 @@
-"""Stacks of arrays in numbered HDF5 files, read one array at a time."""
+"""Stacks of arrays in numbered HDF5 files, read and written one array at a time."""
 
 import os
 from collections import OrderedDict
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ from numpy.typing import NDArray
 
 from ct_dip.data.plain_hdf5 import get_dataset, open_hdf5, refuse_indirect
 from ct_dip.errors import InputError, ScanError
+from ct_dip.files import atomic_path
 
+PER_FILE = 128  # arrays, in all but the last file
 _NAME = "data"
 _OPEN = 8  # files that stay open; opening one costs a check of 0.2 s
 
@@ -86,3 +89,14 @@ class Stacks:
 def _damaged(path: Path, error: Exception) -> ScanError:
     reason = (str(error).splitlines() or [type(error).__name__])[0]
     return ScanError(f"{path} is damaged or no HDF5 file ({reason}); fetch it anew")
+
+
+@contextmanager
+def new_stack(path: Path, shape: tuple[int, ...], *, fill: float = 0.0) -> Iterator[h5py.Dataset]:
+    """Yield a float32 dataset ``data`` to fill; the file appears when the block succeeds.
+
+    Every array is a chunk with a checksum, so that damage to one spoils no other.
+    """
+    with atomic_path(path) as temporary, h5py.File(temporary, "w") as file:
+        chunk = (1, *shape[1:])
+        yield file.create_dataset(_NAME, shape, np.float32, chunks=chunk, fletcher32=True, fillvalue=fill)

@@ -22,7 +22,7 @@ import numpy as np
 
 from ct_dip.arrays import Floats
 from ct_dip.data.datasets.dataset import Dataset
-from ct_dip.data.datasets.hdf5_stacks import Stacks
+from ct_dip.data.datasets.hdf5_stacks import PER_FILE, Stacks
 from ct_dip.data.noise import PhotonNoise
 from ct_dip.data.scan import Scan
 from ct_dip.errors import InputError, ScanError
@@ -30,7 +30,6 @@ from ct_dip.files import write_bytes
 from ct_dip.geometry import Geometry, ParallelBeam, Volume, geometry_from_dict
 
 PARTS = ("train", "validation", "test", "challenge")
-PER_FILE = 128
 LENGTHS = {"train": 35820, "validation": 3522, "test": 3553, "challenge": 3678}
 WATER, AIR = 0.02, 0.00002  # 1/mm
 SCALE = WATER + 3071 * (WATER - AIR) / 1000  # 1/mm of value 1: attenuation at 3071 HU
@@ -55,6 +54,11 @@ def lodopab_geometry(side: int = 362, views: int = 1000) -> ParallelBeam:
         detectors=detectors,
         detector_pitch=2 * volume.radius / detectors,
     )
+
+
+def part_file(folder: Path, kind: str, part: str, number: int) -> Path:
+    """Return the path of a file of ``observation`` or ``ground_truth``."""
+    return folder / f"{kind}_{part}_{number:03d}.hdf5"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +146,7 @@ class LoDoPaB(Dataset):
             return min(end, LENGTHS[self.part]) if self.layout.source == Layout().source else end
 
     def _file(self, kind: str, number: int) -> Path:
-        return self.folder / f"{kind}_{self.part}_{number:03d}.hdf5"
+        return part_file(self.folder, kind, self.part, number)
 
     def __len__(self) -> int:
         return self._length

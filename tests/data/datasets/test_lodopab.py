@@ -11,7 +11,8 @@ import torch
 from ct_dip.classical.fbp import fbp
 from ct_dip.convert.odl import from_odl, to_odl_image
 from ct_dip.data.datasets import open_dataset
-from ct_dip.data.datasets.lodopab import PER_FILE, SCALE, Layout, LoDoPaB, lodopab_geometry
+from ct_dip.data.datasets.hdf5_stacks import PER_FILE
+from ct_dip.data.datasets.lodopab import SCALE, Layout, LoDoPaB, lodopab_geometry
 from ct_dip.data.noise import PhotonNoise
 from ct_dip.errors import InputError, ScanError
 from ct_dip.quality import psnr, ssim
