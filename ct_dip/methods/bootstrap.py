@@ -31,9 +31,15 @@ class BootstrapConfig(Section):
     """
 
     of: str = "tv"
+    """Method whose error bars are made."""
     settings: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """Sections of that method, by name."""
     count: int = Field(default=50, ge=2)
+    """Scans that are simulated and reconstructed."""
     motions: Literal["all", "exact", "none"] = "exact"
+    """Motions of the image before it is scanned again: turns, mirrors and shifts by whole pixels (``exact``),
+    rotations by up to 10°, too, whose interpolation smooths errors (``all``), or none, which is a plain
+    parametric bootstrap."""
 
     @field_validator("of")
     @classmethod

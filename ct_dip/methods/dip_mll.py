@@ -26,6 +26,7 @@ class DipMllConfig(Section):
     """How many samples go into the result."""
 
     samples: int = Field(default=100, ge=0)
+    """Samples that are stored in the result."""
 
 
 class DipMllRun(DipRun):

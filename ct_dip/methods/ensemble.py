@@ -15,6 +15,7 @@ class EnsembleConfig(Section):
     """How many networks; their seeds begin with that of the run."""
 
     members: int = Field(default=5, ge=2)
+    """Networks that are fitted."""
 
 
 class EnsembleRun(DipRun):

@@ -27,9 +27,13 @@ class GibbsConfig(Section):
     """One chain; ``noise``: as stated, or its size sampled, too."""
 
     draws: int = Field(default=500, ge=2)
+    """States of the chain that are kept."""
     burn_in: int = Field(default=100, ge=0)
+    """States that are dropped before."""
     noise: Literal["sampled", "stated"] = "sampled"
+    """Whether the size of the noise is sampled with the image or taken as stated."""
     samples: int = Field(default=200, ge=2)
+    """Draws that are stored in the result, evenly spaced."""
 
 
 class GmrfRun(RunConfig):

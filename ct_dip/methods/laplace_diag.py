@@ -35,7 +35,9 @@ class LaplaceConfig(Section):
     """
 
     samples: int = Field(default=200, ge=2)
+    """Samples that are stored in the result."""
     rows: int = Field(default=4096, ge=1)
+    """Measurements up to which the curvature is exact; of more, so many random combinations are taken."""
 
 
 class LaplaceRun(DipRun):

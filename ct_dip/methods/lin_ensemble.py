@@ -34,6 +34,7 @@ class LinEnsembleConfig(Section):
     """How many networks; their seeds begin with that of the run."""
 
     members: int = Field(default=3, ge=1)
+    """Networks that are fitted and linearised."""
 
 
 class LinEnsembleRun(LinDipRun):

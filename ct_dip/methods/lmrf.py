@@ -20,6 +20,8 @@ class LmrfConfig(GibbsConfig):
     """
 
     weights: Literal["ugla", "exact"] = "ugla"
+    """How weights of differences are updated: ``ugla`` approximates them, is faster and has the better
+    images; ``exact`` samples the Laplace field itself."""
 
 
 class LmrfRun(RunConfig):

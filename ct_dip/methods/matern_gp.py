@@ -24,7 +24,9 @@ class MaternGpConfig(Section):
     """Gaussian process; ``smoothness`` is ν of the Matérn covariance: images have edges, so it is small."""
 
     smoothness: Literal["1/2", "3/2", "5/2"] = "1/2"
+    """ν of the Matérn covariance; images have edges, so it is small."""
     samples: int = Field(default=200, ge=2)
+    """Samples that are stored in the result."""
 
 
 class MaternGpRun(RunConfig):

@@ -19,7 +19,9 @@ class McDropoutConfig(Section):
     """Probability that a channel is dropped after a 3×3 convolution, and passes that images are made from."""
 
     rate: float = Field(default=0.05, ge=0, lt=1)
+    """Probability that a channel is dropped after a 3 × 3 convolution."""
     passes: int = Field(default=100, ge=2)
+    """Passes with other channels dropped; each is a sample."""
 
 
 class McDropoutRun(DipRun):

@@ -37,9 +37,14 @@ class VariationalConfig(Section):
     """Variational inference; for ``noise`` see `ct_dip.weight_posterior.mean_field`."""
 
     steps: int = Field(default=2000, ge=1)
+    """Steps of Adam on the variational bound."""
     rate: float = Field(default=1e-3, gt=0, allow_inf_nan=False)
+    """Learning rate of Adam."""
     noise: Literal["local", "weights"] = "local"
+    """Where randomness enters: at the outputs of the convolutions (``local`` reparameterisation) or at their
+    weights."""
     samples: int = Field(default=200, ge=2)
+    """Samples that are stored in the result."""
 
 
 class VariationalRun(DipRun):

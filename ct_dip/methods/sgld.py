@@ -35,9 +35,13 @@ class SgldConfig(Section):
     """Langevin dynamics; ``step`` is relative to the stiffest direction, see the module of the chain."""
 
     burn_in: int = Field(default=1000, ge=1)
-    steps: int = Field(default=4000, ge=1)  # after the burn-in
-    samples: int = Field(default=200, ge=2)  # that are kept of them
+    """Steps before the first sample."""
+    steps: int = Field(default=4000, ge=1)
+    """Steps after the burn-in."""
+    samples: int = Field(default=200, ge=2)
+    """Samples that are kept of these steps."""
     step: float = Field(default=1.0, gt=0, lt=4)
+    """Step size relative to the stiffest direction, at which 4 is unstable."""
 
 
 class SgldRun(DipRun):

@@ -18,6 +18,7 @@ class SnapshotConfig(Section):
     """How many cycles; the first is a whole fit, the others are as long as its cool-down."""
 
     cycles: int = Field(default=8, ge=1)
+    """Cycles of the learning rate; each ends with a snapshot."""
 
 
 class SnapshotRun(DipRun):

@@ -24,11 +24,17 @@ class SwagConfig(Section):
     """
 
     collected: int = Field(default=50, ge=2)
+    """Weights that are collected after the fit."""
     every: int = Field(default=10, ge=1)
+    """Steps between two of them."""
     batch: float = Field(default=0.25, gt=0, le=1)
+    """Share of the views that a step sees."""
     rate: float = Field(default=0.3, gt=0, allow_inf_nan=False)
+    """Learning rate relative to the fit's peak rate."""
     differences: int = Field(default=20, ge=2)
+    """Differences from the mean that the low-rank part of the covariance is made from, the last ones."""
     samples: int = Field(default=100, ge=2)
+    """Samples that are stored in the result."""
 
 
 class SwagRun(DipRun):

@@ -34,8 +34,12 @@ class TvGaussConfig(Section):
     """
 
     smoothing: float = Field(default=0.3, gt=0, allow_inf_nan=False)
+    """ε of the weights, in units of σ/‖A e_j‖, the noise of a pixel whose neighbours are known."""
     noise: Literal["fitted", "stated"] = "fitted"
+    """Whether the size of the noise is found by evidence together with the prior's scale, or taken as
+    stated."""
     samples: int = Field(default=200, ge=2)
+    """Samples that are stored in the result."""
 
 
 class TvGaussRun(RunConfig):
