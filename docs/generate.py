@@ -252,9 +252,9 @@ def methods_page() -> str:
     """Every method with its equation, what it gives, and its paper."""
     lines = [
         "# Methods",
-        "Every method takes a scan and gives a [`Prediction`](api.md); `ct-dip reconstruct SCAN --method NAME "
-        "--out RESULT` runs it. Which one to take is on [Choose a method](../which-method.md), full citations "
-        "are on [Papers](../papers/index.md), settings on [Configuration](configuration.md).",
+        "Every method takes a scan and gives a [`Prediction`](api.md); `ct-dip reconstruct SCAN --method "
+        "NAME --out RESULT` runs it. Which one to take is on [Choose a method](../which-method.md), full "
+        "citations are on [Papers](../papers/index.md), settings on [Configuration](configuration.md).",
     ]
     for name in method_names():
         method: Method[Any] = find_method(name)

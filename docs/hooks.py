@@ -11,7 +11,7 @@ from mkdocs.structure.files import File, Files
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 
-import generate  # beside this file
+import generate  # noqa: E402  beside this file
 
 _EQUATION = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 
