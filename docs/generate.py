@@ -53,7 +53,8 @@ def all_pages() -> dict[str, str | bytes]:
         "reference/commands.md": commands_page(),
         "reference/methods.md": methods_page(),
     }
-    pages |= {page: included_page(file) for file, page in INCLUDED.items()}
+    for file, page in INCLUDED.items():
+        pages |= included_pictures(file) | {page: included_page(file)}
     for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
         pages |= notebook_pages(notebook)
     return pages
@@ -73,8 +74,15 @@ def api_page() -> str:
     ]
     for title, members in groups.items():
         if members:
-            lines += [f"## {title}", *(f"::: {_home(name)}" for name in members)]
+            lines += [f"## {title}", *(_entry(name) for name in members)]
     return "\n\n".join(lines) + "\n"
+
+
+def _entry(name: str) -> str:
+    """What mkdocstrings is told of a public name; one that is defined under another has its heading."""
+    home = _home(name)
+    same = home.rpartition(".")[2] == name
+    return f"::: {home}" if same else f"::: {home}\n    options:\n      heading: {name}"
 
 
 def _home(name: str) -> str:
@@ -289,7 +297,7 @@ def included_page(file: str) -> str:
     """A file of the repository, with its links turned to pages of the site or to plain names of files."""
     path = ROOT / file
     if not path.exists():
-        return f"# {Path(file).parent.name}\n\n`{file}` is not in this version.\n"
+        return f"# Not there yet\n\nThis page is `{file}`, which this version does not have.\n"
     page = INCLUDED[file]
 
     def link(match: re.Match[str]) -> str:
@@ -305,6 +313,15 @@ def included_page(file: str) -> str:
         return f"[{text}]({up}{to}{anchor})"
 
     return re.sub(r"(?<!!)\[([^\]]+)\]\(([^)#\s]*)(#[^)\s]*)?\)", link, path.read_text(encoding="utf-8"))
+
+
+def included_pictures(file: str) -> dict[str, str | bytes]:
+    """Pictures that a file of the repository shows, beside its page."""
+    path, folder = ROOT / file, Path(INCLUDED[file]).parent
+    if not path.exists():
+        return {}
+    shown = re.findall(r"!\[[^\]]*\]\(([^)\s:]+)\)", path.read_text(encoding="utf-8"))
+    return {(folder / name).as_posix(): (path.parent / name).read_bytes() for name in shown}
 
 
 def notebook_pages(path: Path) -> dict[str, str | bytes]:
