@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 sys.path.insert(0, str(DOCS))
 import generate
+import settings_page
 
 GENERATED = generate.all_pages()
 STATIC = {path.relative_to(DOCS).as_posix(): path.read_text(encoding="utf-8") for path in DOCS.rglob("*.md")}
@@ -119,7 +120,7 @@ def test_every_setting_is_described():
         for model in (config, *config.sections().values()):
             for field in model.model_fields:
                 if field not in config.sections():
-                    assert generate.description(model, field), f"{model.__name__}.{field}"
+                    assert settings_page.description(model, field), f"{model.__name__}.{field}"
     page = GENERATED["reference/configuration.md"]
     assert "| `strength` | `auto` | number above 0" in page
     assert "`lin-dip-paper` begins with other values: `objective=optimum`" in page
