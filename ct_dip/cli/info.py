@@ -53,6 +53,8 @@ def scan_facts(scan: "Scan") -> dict[str, Any]:
         "mask": scan.mask is not None,
         "attenuation_scale": scan.attenuation_scale,
         "source": scan.source,
+        "steps": list(scan.steps),
+        "warnings": list(scan.warnings),
         "sinogram_min": float(scan.sinogram.min()),
         "sinogram_mean": float(scan.sinogram.mean()),
         "sinogram_max": float(scan.sinogram.max()),
@@ -88,6 +90,9 @@ def scan_summary(scan: "Scan") -> dict[str, str]:
         "attenuation scale": f"{scan.attenuation_scale:g} /mm",
         "ground truth": "yes" if scan.ground_truth is not None else "no",
     }
+    rows |= {f"step {number}": step for number, step in enumerate(scan.steps, start=1)}
+    if scan.warnings:
+        rows["warnings"] = " ".join(scan.warnings)
     return rows
 
 

@@ -29,7 +29,7 @@ _CUT_SHARE = 0.1  # of the views
 
 
 def implausible(scan: Scan) -> list[str]:
-    """What looks wrong with a scan, one sentence each; none for nearly all scans.
+    """What looks wrong with a scan, one sentence each; none for nearly all scans. Its own warnings come first.
 
     The sizes of line integrals and attenuation are not questioned where a ground truth says that the scan was
     simulated: published test problems have objects that no light would penetrate.
@@ -48,7 +48,7 @@ def implausible(scan: Scan) -> list[str]:
         _cut_off(scan, sinogram),
         _one_direction(scan.geometry),
     ]
-    return [finding for finding in findings if finding is not None]
+    return [*scan.warnings, *(finding for finding in findings if finding is not None)]
 
 
 def _refuse(sinogram: Floats) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from ct_dip.data.comparison import Comparison
 from ct_dip.data.noise import PhotonNoise, WhiteNoise
+from ct_dip.data.plausibility import implausible
 from ct_dip.data.prediction import Patch, Prediction, SinogramPredictive
 from ct_dip.data.result_file import read_result, write_result
 from ct_dip.data.scan import Scan
