@@ -18,16 +18,22 @@ if TYPE_CHECKING:
 
 
 def info(
-    file: Annotated[Path, typer.Argument(help="A scan or result file.")],
+    file: Annotated[Path, typer.Argument(help="A scan or result file; or a measured scan to import.")],
+    format: Annotated[str, typer.Option(help="Of a measured scan, as ct-dip import takes it.")] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Every scalar, on standard output.")] = False,
     verbose: Verbose = False,
 ) -> None:
-    """Show what a scan or result file holds."""
-    from ct_dip.data.hdf5 import file_kind
+    """Show what a scan or result file holds, or what an import of another file needs."""
+    from ct_dip.data.hdf5 import file_kind, is_ours
     from ct_dip.data.result_file import read_result
     from ct_dip.data.scan_file import read_scan
 
-    if file_kind(file) == "scan":
+    facts: dict[str, Any]
+    if format != "auto" or not is_ours(file):
+        from ct_dip.importers.describe import describe
+
+        facts = summary = describe(file, format)
+    elif file_kind(file) == "scan":
         scan = read_scan(file)
         facts, summary = scan_facts(scan), scan_summary(scan)
     else:

@@ -29,7 +29,7 @@ _CUT_SHARE = 0.1  # of the views
 
 
 def implausible(scan: Scan) -> list[str]:
-    """What looks wrong with a scan, one sentence each; none for nearly all scans. Its own warnings come first.
+    """What looks wrong with a scan, one sentence each, its own warnings first; none for nearly all scans.
 
     The sizes of line integrals and attenuation are not questioned where a ground truth says that the scan was
     simulated: published test problems have objects that no light would penetrate.
