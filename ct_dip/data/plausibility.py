@@ -39,7 +39,7 @@ def implausible(scan: Scan) -> list[str]:
     """
     sinogram = np.asarray(scan.sinogram, dtype=np.float64)
     if scan.ground_truth is None:
-        _refuse(sinogram)
+        refuse_impossible(sinogram)
     findings = [
         None if scan.ground_truth is not None else _size(sinogram),
         None if scan.ground_truth is not None else _attenuation(sinogram, scan.geometry),
@@ -51,7 +51,12 @@ def implausible(scan: Scan) -> list[str]:
     return [*scan.warnings, *(finding for finding in findings if finding is not None)]
 
 
-def _refuse(sinogram: Floats) -> None:
+def refuse_impossible(sinogram: Floats) -> None:
+    """Refuse a sinogram that cannot hold line integrals of any object.
+
+    Raises:
+        ScanError: with what it may be instead.
+    """
     largest, total = float(sinogram.max()), float(sinogram.sum())
     if largest > _IMPOSSIBLE:
         raise ScanError(

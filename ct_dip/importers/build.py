@@ -11,6 +11,7 @@ import numpy as np
 
 from ct_dip import memory
 from ct_dip.data.plain_hdf5 import check_size
+from ct_dip.data.plausibility import refuse_impossible
 from ct_dip.data.scan import Scan
 from ct_dip.errors import ScanError
 from ct_dip.geometry import FanBeam, Geometry, ParallelBeam
@@ -100,8 +101,9 @@ def with_axis(recording: Recording, row: int) -> tuple[Recording, tuple[str, ...
         axis, step = 0.0, "rotation axis taken to be in the middle of the fan; --center COLUMN says otherwise"
     else:
         assert recording.angles is not None
-        readings = recording.read(row, row + 1).row(0)
-        column = find_axis(integrals_of(readings, counts=recording.counts).sinogram, recording.angles)
+        integrals = integrals_of(recording.read(row, row + 1).row(0), counts=recording.counts)
+        refuse_impossible(integrals.sinogram)  # of which no axis can be found
+        column = find_axis(integrals.sinogram, recording.angles)
         axis, step = recording.axis_at(column), f"rotation axis found at column {column:.2f} of row {row}"
     return dataclasses.replace(recording, center_of_rotation=axis), (step,)
 

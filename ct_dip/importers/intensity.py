@@ -62,8 +62,8 @@ def count_saturated(values: Floats) -> int:
     clipped = int(np.count_nonzero(values == most))
     if clipped < _PILE:
         return 0
-    second = values.max(where=values < most, initial=-np.inf)
-    return clipped if clipped > 3 * np.count_nonzero(values == second) else 0
+    below = values[values < most]
+    return clipped if not below.size or clipped > 3 * np.count_nonzero(below == below.max()) else 0
 
 
 def line_integrals(intensity: Floats, air: Floats) -> tuple[Floats, int]:

@@ -42,7 +42,7 @@ def find_format(content: Content) -> Format:
         if known.recognises(content):
             return known
     what = (
-        "is a folder without TIFF files"
+        "is a folder without TIFF files: name a file in it"
         if content.kind == "folder"
         else "is neither MATLAB, HDF5, NPZ nor TIFF"
     )

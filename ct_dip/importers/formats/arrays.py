@@ -75,6 +75,7 @@ def _recording(path: Path, file: ArrayFile, options: Options) -> Recording:
     if len(shape) not in (2, 3) or 0 in shape:
         raise ScanError(f"sinogram has shape {shape}, expected (views, detectors) or (views, rows, columns)")
     views, rows, columns = (shape[0], 1, shape[1]) if len(shape) == 2 else shape
+    angles = _angles(file, options, views, shape)
     others = {name: _others(file, name, options, rows, columns) for name in ("flat", "dark")}
     for name, values in others.items():
         if values is not None and not options.counts:
@@ -92,7 +93,7 @@ def _recording(path: Path, file: ArrayFile, options: Options) -> Recording:
         shape=(views, rows, columns),
         read=read,
         counts=options.counts,
-        angles=_angles(file, options, views, shape),
+        angles=angles,
         noise=_noise(file),
         source=str(np.asarray(file.get("source"))) if "source" in file.names else "" if own else path.name,
         **lengths,  # type: ignore[arg-type]

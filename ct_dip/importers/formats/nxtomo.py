@@ -2,8 +2,8 @@
 
 In an ``NXentry`` there is an ``NXdetector`` with ``data`` (frames, rows, columns) and ``image_key``
 (frames,): 0 of the object, 1 flat, 2 dark, 3 not to be used. Angles are ``sample/rotation_angle``, or what an
-``NXdata`` group of the detector names as its first axis; the pixel size is ``x_pixel_size``, in the unit it states. The
-sense of rotation is taken as counter-clockwise.
+``NXdata`` group of the detector names as its first axis; the pixel size is ``x_pixel_size``, in the unit it
+states. The sense of rotation is taken as counter-clockwise.
 
 Beamlines keep the frames in files of their own and link to them. Links are followed to files in the folder of
 the scan and below it, and nowhere else: a file from somebody else must not make us read what it likes
