@@ -34,7 +34,8 @@ def simulate(
         _object("shepp-logan, rectangles, ellipses, grains, cracks or walnut (the default)."),
     ] = None,
     images: Annotated[
-        Path | None, _object("PNG, NPY or NPZ file to scan instead; for a dataset also DICOM files.")
+        Path | None,
+        _object("PNG, NPY, NPZ or DICOM file to scan instead; for a dataset also a folder of DICOM."),
     ] = None,
     index: Annotated[int | None, _object("Which image of a stack.")] = None,
     hu: Annotated[bool, _object("The image is in Hounsfield units.", "--hu")] = False,
@@ -42,7 +43,9 @@ def simulate(
         int | None,
         _object("Pixels of the longer side. Default: the image's own, or 128; lodopab 362."),
     ] = None,
-    pixel_size: Annotated[float, _object("Edge of a pixel, mm.")] = 1.0,
+    pixel_size: Annotated[
+        float | None, _object("Edge of a pixel, mm. Default: 1, or as a DICOM file says.")
+    ] = None,
     views: Annotated[int | None, _scanner("Number of views. Default: 60; lodopab 1000.")] = None,
     arc: Annotated[
         str | None,
@@ -101,7 +104,7 @@ def simulate(
     if dataset is not None:
         only_scans = {
             "--index": index,
-            "--pixel-size": pixel_size if pixel_size != 1 else None,
+            "--pixel-size": pixel_size,
             "--arc": arc,
             "--detectors": detectors,
             "--detector-pitch": detector_pitch,
@@ -144,10 +147,19 @@ def simulate(
 
     object_: str | Floats
     if images is not None:
-        from ct_dip.data.images import load_image
+        from ct_dip.data.dicom import is_dicom, read_dicom
+        from ct_dip.data.images import load_image, relative_attenuation
 
-        object_ = load_image(images, index=index, hounsfield=hu)
+        if is_dicom(images):
+            units, edge = read_dicom(images, index=index)
+            object_, hu = relative_attenuation(units), True
+            if edge is None and pixel_size is None:
+                raise InputError(f"{images} does not state the edge of its pixels; give --pixel-size MM")
+        else:
+            object_, edge = load_image(images, index=index, hounsfield=hu), None
         shape = _scaled(object_.shape, size or max(object_.shape))
+        if pixel_size is None and edge is not None:
+            pixel_size = edge * max(object_.shape) / max(shape)
         source = images.name if index is None else f"{images.name}, image {index}"
     else:
         object_ = phantom or "walnut"
@@ -158,7 +170,7 @@ def simulate(
         raise InputError(f"--attenuation {attenuation} must be positive, in 1/mm")
 
     geometry = scanner(
-        Volume(shape=shape, pixel_size=pixel_size),
+        Volume(shape=shape, pixel_size=1.0 if pixel_size is None else pixel_size),
         views=views,
         arc=None if arc is None else parse_angle(arc, "--arc"),
         detectors=detectors,

@@ -29,7 +29,7 @@ def load_image(path: str | Path, *, index: int | None = None, hounsfield: bool =
     if hounsfield:
         if kind == "u":
             raise InputError(f"{path} holds {array.dtype}, which has no negative Hounsfield units; drop --hu")
-        image = np.maximum(0, 1 + array.astype(np.float64) / 1000)
+        image = relative_attenuation(array)
     elif kind == "u":
         image = array.astype(np.float64) / np.iinfo(array.dtype).max
     elif kind == "i" and array.max() > 1:
@@ -51,6 +51,11 @@ def load_image(path: str | Path, *, index: int | None = None, hounsfield: bool =
     return image
 
 
+def relative_attenuation(units: NDArray[Any]) -> Floats:
+    """Hounsfield units as ``max(0, 1 + HU/1000)``: 1 is water."""
+    return np.maximum(0, 1 + units.astype(np.float64) / 1000)
+
+
 def load_array(path: Path, index: int | None = None) -> NDArray[Any]:
     """One image, (rows, columns), with the numbers that the file holds."""
     array = _pick(_load(path), index, path)
@@ -63,25 +68,6 @@ def count_images(path: Path) -> int:
     """Return how many images `load_image` could choose from."""
     array = _load(path)
     return len(array) if array.ndim == 3 else 1
-
-
-def read_dicom(path: Path) -> Floats:
-    """Read a CT slice in Hounsfield units, (rows, columns)."""
-    try:
-        from pydicom import dcmread
-    except ImportError as error:
-        raise InputError("reading DICOM files needs pydicom; pip install 'ct_dip[dicom]'") from error
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about values that are not of the standard, and not used here
-            file = dcmread(path)
-            check_size("the slice", (int(file.Rows), int(file.Columns)), np.float64)
-            image = file.pixel_array * float(file.RescaleSlope) + float(file.RescaleIntercept)
-    except Exception as error:  # pydicom raises nearly anything on a damaged file
-        raise InputError(f"{path} cannot be read as a CT slice ({error}); use a DICOM file of one") from error
-    if image.ndim != 2:
-        raise InputError(f"{path} holds frames of shape {image.shape}, expected one slice (rows, columns)")
-    return np.asarray(image)
 
 
 def _load(path: Path) -> NDArray[Any]:

@@ -7,7 +7,8 @@ import numpy as np
 
 from ct_dip.arrays import Floats
 from ct_dip.data.datasets.lodopab import AIR, SCALE, WATER
-from ct_dip.data.images import count_images, load_array, load_image, read_dicom
+from ct_dip.data.dicom import read_dicom
+from ct_dip.data.images import count_images, load_array, load_image
 from ct_dip.data.phantoms import phantom
 from ct_dip.errors import InputError
 
@@ -80,7 +81,7 @@ class FileSlices(Slices):
         """Read it."""
         path, place = self._slices[index]
         if path.suffix.lower() in _DICOM:
-            return _of_hounsfield(_inner_square(read_dicom(path)), rng)
+            return _of_hounsfield(_inner_square(read_dicom(path)[0]), rng)
         if self._hounsfield:
             return _of_hounsfield(load_array(path, place), rng)
         return WATER * load_image(path, index=place)
