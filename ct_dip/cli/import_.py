@@ -34,8 +34,8 @@ def import_(
         str,
         typer.Option(
             help="htc2022, fips-walnut, fips-lotus, data-exchange, nxtomo, nikon, tiff-folder, "
-            "tiff-sinogram, arrays (NPZ, HDF5, MATLAB); or auto: by the content. ct-dip info FILE says which "
-            "it is, and which options it needs."
+            "tiff-sinogram, lodopab, 2detect, arrays (NPZ, HDF5, MATLAB); or auto: by its content. ct-dip "
+            "info FILE says which it is, and which options it needs."
         ),
     ] = "auto",
     views: Annotated[int | None, typer.Option(help="Keep so many, evenly spread. Default: all.")] = None,
@@ -70,7 +70,7 @@ def import_(
         int | None, _parts("In place of flats: so many columns at either end see air in every view.")
     ] = None,
     arc: Annotated[
-        str | None, _scanner("Angle that evenly spread views cover: 180, 360, −360 if clockwise, 3.14rad.")
+        str | None, _scanner("Angle that evenly spread views cover: 180, 360, -360 if clockwise, 3.14rad.")
     ] = None,
     center: Annotated[
         str, _scanner("Column of the rotation axis, from 0; auto: as stated, or found (parallel beam).")

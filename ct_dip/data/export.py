@@ -90,7 +90,7 @@ def _check_slices(results: Sequence[Prediction]) -> float:
     for number, result in enumerate(results, start=1):
         if result.mean.shape != first.mean.shape or result.pixel_size != first.pixel_size:
             raise InputError(
-                f"result {number} has {_spelled(result)}, the first one {_spelled(first)}; slices of a volume "
+                f"result {number} has {_spelled(result)}, the first {_spelled(first)}; slices of a volume "
                 "share a grid"
             )
         if (result.std is None) != (first.std is None):

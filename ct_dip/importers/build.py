@@ -27,7 +27,6 @@ def build_scans(
     recording: Recording,
     rows: range,
     *,
-    known: tuple[str, ...] = (),
     bin: int = 1,
     size: int | None = None,
     width: float | None = None,
@@ -36,20 +35,22 @@ def build_scans(
 
     Args:
         rows: which ones; the rotation axis is searched in the middle one of them.
-        known: options that could give what is missing.
         bin: neighbouring detectors whose counts are averaged.
         size, width: of the grid, see `ct_dip.importers.grid.on_grid`.
 
     Raises:
         ScanError: a part is missing or cannot be.
     """
-    if missing := recording.missing(known):
-        raise MissingError("; ".join(missing))
     views, _, columns = recording.shape
     check_bin(columns, bin)
     check_size("a row of the detector", (views, columns), np.float64)
     recording, found = with_axis(recording, rows[len(rows) // 2])
-    geometry = on_grid(_geometry(recording).bin_detectors(bin), size=size, width=width)
+    geometry = _geometry(recording).bin_detectors(bin)
+    own_grid = recording.volume is not None and size is None and width is None
+    if own_grid and recording.volume is not None:
+        geometry = geometry.with_volume(recording.volume)
+    else:
+        geometry = on_grid(geometry, size=size, width=width)
     for block in _blocks(rows, views * columns * 8):
         readings = recording.read(block.start, block.stop)
         for row in block:
@@ -59,6 +60,7 @@ def build_scans(
                 sinogram=integrals.sinogram,
                 geometry=geometry,
                 noise=stated or integrals.noise,
+                ground_truth=recording.truth(row) if own_grid and recording.truth is not None else None,
                 source=_source(recording, row),
                 steps=(*recording.steps, *integrals.steps, *found),
                 warnings=(*integrals.warnings, *_tilt(recording, geometry, row)),
@@ -129,12 +131,13 @@ def _geometry(recording: Recording) -> Geometry:
 
 
 def _source(recording: Recording, row: int) -> str:
-    parts = [recording.source]
+    """The recording's own words, with what is special before a licence."""
+    words, semicolon, licence = recording.source.partition(";")
     if recording.shape[1] > 1:
-        parts.append(f"row {row}")
+        words += f", row {row}"
     if recording.detector_pitch is None:
-        parts.append("pitch not stated: 1 mm stands for a column")
-    return ", ".join(parts)
+        words += ", pitch not stated: 1 mm stands for a column"
+    return words + semicolon + licence
 
 
 def _tilt(recording: Recording, geometry: Geometry, row: int) -> tuple[str, ...]:

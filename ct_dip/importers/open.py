@@ -27,7 +27,9 @@ def reading(path: Path, kind: str) -> Iterator[None]:
     except InputError:
         raise
     except Exception as problem:  # SciPy and h5py trust a damaged file, and raise anything then
-        reason = (str(problem).splitlines() or [type(problem).__name__])[0]
+        reason = (str(problem).splitlines() or [""])[0]
+        if len(reason) < 4:  # such as the index of an IndexError
+            reason = f"{type(problem).__name__} {reason}".strip()
         raise ScanError(
             f"{path} cannot be read as {kind} ({reason}); it is truncated, damaged or another kind of file: "
             "copy or download it anew"

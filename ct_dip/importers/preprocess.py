@@ -63,7 +63,10 @@ def _from_counts(readings: Readings, bin: int, binned: tuple[str, ...]) -> Integ
     )
     assert data is not None
     steps, warnings = [], []
-    if saturated := count_saturated(data):
+    brighter = (
+        flats is not None and len(flats) > 1 and flats.max() > data.max()
+    )  # the detector does read more
+    if not brighter and (saturated := count_saturated(data)):
         warnings.append(
             f"{saturated} of {data.size} readings are {data.max():g}, where the detector saturates: "
             "line integrals there are too large."

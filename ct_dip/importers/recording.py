@@ -5,13 +5,21 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ct_dip.arrays import Floats
 from ct_dip.data.noise import NoiseModel
 from ct_dip.errors import ScanError
+from ct_dip.geometry import FanBeam, Geometry, Volume
 from ct_dip.importers.content import Content
 from ct_dip.importers.options import Options, spelled
 from ct_dip.scanners import view_angles
+
+_FAN = {
+    "source_origin": "distance from the source to the axis",
+    "origin_detector": "distance from the axis to the detector",
+    "detector_pitch": "width of a detector column",
+}
 
 
 class MissingError(ScanError):
@@ -56,6 +64,8 @@ class Recording:
         noise: what the file states of it.
         source: where it comes from, in words.
         steps: what was done to the readings already.
+        volume: the grid that the file has images on; it is used unless the user asks for another.
+        truth: gives the true image of a row on that grid, 1/mm, (rows, columns), of simulated data.
     """
 
     shape: tuple[int, int, int]
@@ -70,6 +80,8 @@ class Recording:
     center_of_rotation: float | None = None
     noise: NoiseModel | None = None
     steps: tuple[str, ...] = ()
+    volume: Volume | None = None
+    truth: Callable[[int], Floats | None] | None = None
 
     @property
     def is_fan(self) -> bool:
@@ -110,11 +122,17 @@ class Recording:
                 "the angles of the views are not stated: give --arc DEGREES, over which they are evenly "
                 f"spread (negative if clockwise){names}"
             )
-        for name in ("source_origin", "origin_detector", "detector_pitch"):
+        for name, what in _FAN.items():
             if self.is_fan and getattr(self, name) is None:
-                what = name.replace("_", " ")
-                wanted.append(f"the fan beam's {what} is not stated: give {spelled(name)} MM")
+                wanted.append(f"a fan beam needs the {what}: give {spelled(name)} MM")
         return wanted
+
+
+def fields_of_geometry(geometry: Geometry) -> dict[str, Any]:
+    """What a geometry says, as arguments of `Recording`."""
+    names = ("angles", "detector_pitch", "detector_offset", "center_of_rotation", "volume")
+    fan = ("source_origin", "origin_detector") if isinstance(geometry, FanBeam) else ()
+    return {name: getattr(geometry, name) for name in (*names, *fan)}
 
 
 @dataclass(frozen=True, kw_only=True)

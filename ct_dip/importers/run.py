@@ -12,7 +12,7 @@ from ct_dip.importers.content import look_into
 from ct_dip.importers.formats import FORMATS, find_format
 from ct_dip.importers.open import named
 from ct_dip.importers.options import Options
-from ct_dip.importers.recording import Format, Recording
+from ct_dip.importers.recording import Format, MissingError, Recording
 
 
 def import_scan(
@@ -59,8 +59,15 @@ def import_rows(
         format, bin, size, width, options: as for `import_scan`.
     """
     with open_recording(path, format, Options(**options)) as (kind, recording):
-        chosen = pick_rows(rows, recording.shape[1])
-        yield from build_scans(recording, chosen, known=kind.options, bin=bin, size=size, width=width)
+        chosen = range(1)
+        missing = recording.missing(kind.options)
+        try:
+            chosen = pick_rows(rows, recording.shape[1])
+        except MissingError as error:
+            missing.append(str(error))
+        if missing:
+            raise MissingError("; ".join(missing))
+        yield from build_scans(recording, chosen, bin=bin, size=size, width=width)
 
 
 @contextlib.contextmanager

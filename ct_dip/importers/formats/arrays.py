@@ -95,7 +95,7 @@ def _recording(path: Path, file: ArrayFile, options: Options) -> Recording:
         counts=options.counts,
         angles=angles,
         noise=_noise(file),
-        source=str(np.asarray(file.get("source"))) if "source" in file.names else "" if own else path.name,
+        source=str(np.asarray(file.get("source"))) if "source" in file.names else path.name,
         **lengths,  # type: ignore[arg-type]
     )
 
