@@ -37,7 +37,7 @@ def published_cases() -> Iterator[PublishedCase]:
     """Yield the scans that the published implementation was given, with the scores of what it returned.
 
     Its image and deviations are scored as ours are. Its covariance is not stored: the log-likelihood of the
-    whole image is the one that it printed.
+    whole image is the recorded one.
     """
     arrays = np.load(data_folder() / "published_kmnist.npz", allow_pickle=False)
     for views, image in CASES:
