@@ -15,12 +15,10 @@ from benchmarks.kmnist import data_folder
 from ct_dip.data.comparison import Comparison
 from ct_dip.data.scan import Scan
 from ct_dip.geometry import ParallelBeam
-from ct_dip.importers.data_exchange import read_data_exchange
-from ct_dip.importers.fips_walnut import read_fips_walnut
 from ct_dip.importers.grid import ANY_VOLUME, scan_on_grid, spread_views
-from ct_dip.importers.htc2022 import read_htc2022
 from ct_dip.importers.intensity import line_integrals
 from ct_dip.importers.reference import reference_image
+from ct_dip.importers.run import import_scan
 from ct_dip.scanners import view_angles
 
 FINE = 512  # pixels of a side on which a reference is computed, about as wide as one detector of HTC
@@ -52,18 +50,21 @@ def measured_scan(
 
 def _htc(which: str, side: int, binned: bool) -> Scan:
     path = data_folder() / "htc2022" / f"htc2022_{which}_full.mat"
-    return read_htc2022(path, size=side, width=76.0, bin=FINE // side if binned else 1)
+    scan = import_scan(path, size=side, width=76.0)
+    return scan.bin_detectors(
+        FINE // side if binned else 1
+    )  # line integrals averaged, as in published figures
 
 
 def _fips_walnut(which: str, side: int, binned: bool) -> Scan:
     path = data_folder() / "fips_walnut.mat"
-    return read_fips_walnut(path, size=side, width=40.0, bin=14 * 128 // side if binned else 1)
+    return import_scan(path, size=side, width=40.0, bin=14 * 128 // side if binned else 1)
 
 
 def _tooth(which: str, side: int, binned: bool) -> Scan:
     """The unit is a column: the pitch is not stated. The tooth is half as wide as the field of view."""
     factor = {64: 5, 96: 4, 128: 2}[side] if binned else 1
-    return read_data_exchange(data_folder() / "tooth.h5", row=int(which), size=side, width=384.0, bin=factor)
+    return import_scan(data_folder() / "tooth.h5", row=int(which), size=side, width=384.0, bin=factor)
 
 
 def _neutron(which: str, side: int, binned: bool) -> Scan:
@@ -78,7 +79,7 @@ def _neutron(which: str, side: int, binned: bool) -> Scan:
         detectors=columns,
         center_of_rotation=245.2 - (columns - 1) / 2,  # where FBP has most energy; `find_axis` does not end
     )
-    sinogram = line_integrals(readings, air)
+    sinogram, _ = line_integrals(readings, air)
     scan = Scan(sinogram=sinogram, geometry=geometry, source="neutron sinogram, nghia-vo/sarepy, Apache-2.0")
     return scan_on_grid(scan.bin_detectors(5 * 64 // side if binned else 1), size=side, width=360.0)
 

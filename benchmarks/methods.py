@@ -20,6 +20,8 @@ from benchmarks.kept_rows import KeptRows
 from benchmarks.measure import Row
 from benchmarks.object_list import LISTS, Item, make_scan
 from ct_dip import memory
+from ct_dip.config import RunConfig
+from ct_dip.data.scan import Scan
 from ct_dip.errors import CtDipError
 from ct_dip.methods import load_config, method_names
 from ct_dip.pipeline import reconstruct
@@ -93,16 +95,7 @@ def measure(item: Item, method: str, best: float | None) -> Row:
     figures: dict[str, Any] = {"kind": item.kind, "method": method, "compared_with": comparison.name}
     name, _, settings = method.partition(":")
     config = load_config(method=name, preset="balanced", settings=settings.split(",") if settings else [])
-    memory.give_back()  # of the method before, which would count as this one's
-    start = time.process_time()
-    try:
-        prediction = reconstruct(scan, config, **known)
-    except CtDipError as error:
-        figures["error"] = str(error)
-    else:
-        assert prediction.scores is not None
-        figures |= {"cpu_seconds": time.process_time() - start, **prediction.scores.row()}
-        figures["peak_memory_mb"] = prediction.diagnostics.get("peak_memory_mb")
+    figures |= scored(scan, config, **known)
     found = figures.get("log_likelihood_1")
     return Row(
         benchmark="methods",
@@ -114,3 +107,20 @@ def measure(item: Item, method: str, best: float | None) -> Row:
         ratio=None if best is None or found is None else math.exp(found - best),
         details=figures,
     )
+
+
+def scored(scan: Scan, config: RunConfig, **known: Any) -> dict[str, Any]:
+    """Reconstruct a scan, and return scores, CPU seconds and peak memory, or the error that it ended with.
+
+    Args:
+        known: what `ct_dip.pipeline.reconstruct` is told of a reference.
+    """
+    memory.give_back()  # of the method before, which would count as this one's
+    start = time.process_time()
+    try:
+        prediction = reconstruct(scan, config, **known)
+    except CtDipError as error:
+        return {"error": str(error)}
+    assert prediction.scores is not None
+    figures = {"cpu_seconds": time.process_time() - start, **prediction.scores.row()}
+    return figures | {"peak_memory_mb": prediction.diagnostics.get("peak_memory_mb")}

@@ -54,7 +54,7 @@ def _spell(annotation: Any) -> str:
 class Section(BaseModel):
     """Settings that belong together, checked when they are made and never changed."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
@@ -77,26 +77,33 @@ class Section(BaseModel):
 
 
 class RunConfig(Section):
-    """Settings that every run has. A method adds its sections in a subclass.
-
-    ``preset``: how much work a run is worth; ``balanced`` is what every section says by itself, ``auto`` is
-    ``fast`` for images of more than 64 pixels a side and ``balanced`` for others.
-    ``threads``: of torch; their number changes the last bits of a result. ``auto`` goes by the image's size.
-    ``check``: ``views`` reconstructs again without a fifth of the views, to see how well they are predicted;
-    ``auto`` does so where nothing else shows whether the error bars hold.
-    """
+    """Settings that every run has. A method adds its sections in a subclass."""
 
     # Values by section that a preset has for what was not given.
     presets: ClassVar[dict[Preset, dict[str, dict[str, Any]]]] = {}
 
     method: str
+    """Name of the method, as ``ct-dip methods`` lists it."""
     preset: Literal["auto", "fast", "balanced", "thorough"] = "auto"
+    """How much work the run is worth; ``balanced`` is every section's own defaults, ``auto`` is ``fast`` for
+    images with a side of more than 64 pixels and ``balanced`` for others."""
     backend: Literal["auto", "sparse", "astra", "odl", "tomosipo"] = "auto"
+    """How line integrals are computed: by a stored matrix (``sparse``), by ASTRA, ODL or tomosipo; ``auto``
+    is ``sparse`` where the matrix fits the memory budget, ``astra`` elsewhere."""
     kernel: Literal["auto", "line", "linear", "strip"] = "auto"
+    """How a ray weighs the pixels that it meets; ``auto`` is ``linear`` for a parallel beam, ``line`` for a
+    fan."""
     device: str = "auto"
+    """Device of torch: ``auto`` (CUDA where there is one), ``cpu``, ``cuda`` or another name that torch
+    knows."""
     seed: int = Field(default=0, ge=0)
+    """Seed of every random choice; the same seed repeats a run on the CPU bit for bit."""
     threads: Literal["auto"] | PositiveInt = "auto"
+    """Threads of torch; their number changes the last bits of a result. ``auto`` is one for images below 128
+    × 128 pixels, all of them for larger ones."""
     check: Literal["auto", "views", "none"] = "auto"
+    """``views`` reconstructs again without a fifth of the views and scores how well these are predicted;
+    ``auto`` does so where nothing else shows whether the error bars hold."""
 
     if TYPE_CHECKING:  # which sections there are is known when the method is
 

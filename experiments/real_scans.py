@@ -15,9 +15,8 @@ import numpy as np
 
 from ct_dip.arrays import Bools
 from ct_dip.data.scan import Scan
-from ct_dip.importers.fips_walnut import read_fips_walnut
-from ct_dip.importers.htc2022 import read_htc2022
 from ct_dip.importers.reference import reference_image
+from ct_dip.importers.run import import_scan
 from ct_dip.methods import load_config
 from ct_dip.pages.figures import reconstruction_panel, save_png
 from ct_dip.pipeline import reconstruct
@@ -25,12 +24,12 @@ from ct_dip.pipeline import reconstruct
 
 def load_htc(path: Path, *, pixels: int = 256, width: float = 76.0) -> Scan:
     """A full scan of the Helsinki Tomography Challenge 2022 on a grid of ours."""
-    return read_htc2022(path, size=pixels, width=width)
+    return import_scan(path, size=pixels, width=width)
 
 
 def load_walnut(path: Path, *, pixels: int = 256, width: float = 40.0, offset: float = 0.28) -> Scan:
     """The FIPS walnut on a grid of ours; its noise is left to be estimated, as that of the other scan."""
-    scan = read_fips_walnut(path, size=pixels, width=width, offset=offset)
+    scan = import_scan(path, size=pixels, width=width, detector_offset=offset)
     return dataclasses.replace(scan, noise=None)
 
 

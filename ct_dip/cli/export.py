@@ -1,5 +1,6 @@
 """``ct-dip export``: export the images of a result for other programs."""
 
+import dataclasses
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,10 @@ from ct_dip.cli.options import Verbose
 
 
 def export(
-    result: Annotated[Path, typer.Argument(help="Result file.")],
+    results: Annotated[
+        list[Path],
+        typer.Argument(metavar="RESULT...", help="Result file, or the slices of one volume."),
+    ],
     out: Annotated[Path, typer.Option(help="Write the files NAME-mean and NAME-std for this NAME.")],
     format: Annotated[
         str | None,
@@ -19,18 +23,30 @@ def export(
             "tiff."
         ),
     ] = None,
+    spacing: Annotated[
+        float | None, typer.Option(help="Distance between slices in mm. Default: the width of a pixel.")
+    ] = None,
     verbose: Verbose = False,
 ) -> None:
-    """Export the mean and the standard deviation of a result as images for other programs, in 1/mm."""
+    """Export the mean and the standard deviation of results as images for other programs, in 1/mm."""
     from ct_dip.data.export import export as run
     from ct_dip.data.result_file import read_result
+    from ct_dip.errors import InputError
 
-    loaded = read_result(result)
-    files = run(loaded, out, format)
-    rows, columns = loaded.mean.shape
-    what = "mean" if loaded.std is None else "mean and standard deviation"
-    missing = f"; method {loaded.method} gives no standard deviation" if loaded.std is None else ""
+    if spacing is not None and len(results) == 1:
+        raise InputError(f"--spacing {spacing:g} belongs to several slices; drop it")
+    loaded = [dataclasses.replace(read_result(path), samples=None) for path in results]  # which are large
+    files = run(loaded, out, format, spacing=spacing)
+    first = loaded[0]
+    rows, columns = first.mean.shape
+    what = "mean" if first.std is None else "mean and standard deviation"
+    missing = f"; method {first.method} gives no standard deviation" if first.std is None else ""
+    slices = f"{len(loaded)} slices of " if len(loaded) > 1 else ""
+    apart = ""
+    if slices:
+        assumed = ", as nothing is said" if spacing is None else ""
+        apart = f", {first.pixel_size if spacing is None else spacing:g} mm apart{assumed}"
     message(
-        f"{', '.join(map(str, files))}: {what} of {rows} × {columns} pixels of "
-        f"{loaded.pixel_size:g} mm, in 1/mm{missing}"
+        f"{', '.join(map(str, files))}: {what} of {slices}{rows} × {columns} pixels of "
+        f"{first.pixel_size:g} mm{apart}, in 1/mm{missing}"
     )

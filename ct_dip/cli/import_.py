@@ -1,61 +1,88 @@
-"""``ct-dip import``: a scan file from a measured scan."""
+"""``ct-dip import``: a scan file from a measured scan, or one per row of the detector."""
 
 import dataclasses
 import io
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ct_dip.cli.console import message
-from ct_dip.cli.options import Verbose, check_result_name, load_mask
+from ct_dip.cli.options import Verbose, check_result_name, load_mask, parse_angle
 from ct_dip.errors import InputError
 
-_GRID, _EXCHANGE = "Image grid", "Data Exchange files"
+if TYPE_CHECKING:
+    from ct_dip.data.scan import Scan
+
+
+def _option(panel: str, help: str, *names: str) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel=panel)
+
+
+# Options under the headings of the help page.
+_grid = partial(_option, "Image grid")
+_rows = partial(_option, "Detectors with several rows")
+_parts = partial(_option, "What is where in the file")
+_scanner = partial(_option, "What the file does not say")
 
 
 def import_(
-    file: Annotated[Path, typer.Argument(help="File with a measured scan.")],
+    file: Annotated[Path, typer.Argument(help="File or folder with a measured scan.")],
     out: Annotated[Path, typer.Option(help="Scan file to write (.h5).")],
     format: Annotated[
-        str, typer.Option(help="htc2022, fips-walnut, data-exchange, numpy, or auto: by the content.")
+        str,
+        typer.Option(
+            help="htc2022, fips-walnut, fips-lotus, data-exchange, nxtomo, nikon, tiff-folder, "
+            "tiff-sinogram, lodopab, 2detect, arrays (NPZ, HDF5, MATLAB); or auto: by its content. ct-dip "
+            "info FILE says which it is, and which options it needs."
+        ),
     ] = "auto",
     views: Annotated[int | None, typer.Option(help="Keep so many, evenly spread. Default: all.")] = None,
-    bin: Annotated[int, typer.Option(help="Average so many neighbouring detectors.")] = 1,
+    bin: Annotated[int, typer.Option(help="Average the counts of so many neighbouring detectors.")] = 1,
     size: Annotated[
-        int | None,
-        typer.Option(
-            "--size",
-            "--pixels",
-            help="Pixels of a side. Default: one per ray at the axis.",
-            rich_help_panel=_GRID,
-        ),
+        int | None, _grid("Pixels of a side. Default: one per ray at the axis.", "--size", "--pixels")
     ] = None,
-    width: Annotated[
-        float | None, typer.Option(help="Of a side, mm. Default: the field of view.", rich_help_panel=_GRID)
-    ] = None,
-    row: Annotated[
-        int | None, typer.Option(help="Which row of the detector.", rich_help_panel=_EXCHANGE)
-    ] = None,
-    center: Annotated[
-        str, typer.Option(help="Column of the rotation axis, from 0; auto.", rich_help_panel=_EXCHANGE)
-    ] = "auto",
-    detector_pitch: Annotated[
-        float | None,
-        typer.Option(help="Width of a column, mm. Default: 1.", rich_help_panel=_EXCHANGE),
-    ] = None,
+    width: Annotated[float | None, _grid("Of a side, mm. Default: the field of view.")] = None,
     mask: Annotated[
         str | None,
-        typer.Option(
-            help="Pixels that evaluations count: a picture or NPY file of the grid's shape, or all. Default: "
-            "the field of view.",
-            rich_help_panel=_GRID,
+        _grid(
+            "Pixels that evaluations count: a picture or NPY file of the grid's shape, or all. Default: the "
+            "field of view."
         ),
     ] = None,
+    row: Annotated[int | None, _rows("Which row of the detector, from 0.")] = None,
+    rows: Annotated[
+        str | None, _rows("Several rows, as 10:20 (20 not included), or all: a file OUT_row0012.h5 for each.")
+    ] = None,
+    sinogram: Annotated[str | None, _parts("Name of the array with the sinogram.")] = None,
+    angles: Annotated[str | None, _parts("Name of the array with the angles.")] = None,
+    degrees: Annotated[bool, _parts("The angles are in degrees.", "--degrees")] = False,
+    transpose: Annotated[bool, _parts("The axes are detectors × views.", "--transpose")] = False,
     counts: Annotated[
-        bool,
-        typer.Option("--counts", help="An NPZ file's sinogram holds readings of the detector, with 'flat'."),
+        bool, _parts("Readings of the detector, not line integrals; with --flat or --air.", "--counts")
     ] = False,
+    flat: Annotated[
+        str | None, _parts("Readings in air: a name, a subfolder, or one number for all detectors.")
+    ] = None,
+    dark: Annotated[str | None, _parts("Readings without light, likewise.")] = None,
+    air: Annotated[
+        int | None, _parts("In place of flats: so many columns at either end see air in every view.")
+    ] = None,
+    arc: Annotated[
+        str | None, _scanner("Angle that evenly spread views cover: 180, 360, -360 if clockwise, 3.14rad.")
+    ] = None,
+    center: Annotated[
+        str, _scanner("Column of the rotation axis, from 0; auto: as stated, or found (parallel beam).")
+    ] = "auto",
+    detector_pitch: Annotated[float | None, _scanner("Width of a column, mm.")] = None,
+    detector_offset: Annotated[float | None, _scanner("Shift of the detector, mm.")] = None,
+    source_origin: Annotated[
+        float | None, _scanner("Fan beam: distance from the source to the axis, mm.")
+    ] = None,
+    origin_detector: Annotated[
+        float | None, _scanner("Fan beam: distance from the axis to the detector, mm.")
+    ] = None,
     reference_out: Annotated[
         Path | None,
         typer.Option(help="NPY file for the FBP of all views on the grid, 1/mm: a reference, no truth."),
@@ -63,6 +90,56 @@ def import_(
     verbose: Verbose = False,
 ) -> None:
     """Turn a measured scan into a scan file."""
+    from ct_dip.importers.run import import_rows
+
+    check_result_name(out, "a scan")
+    _check(file, out, reference_out, several=rows is not None)
+    if size is not None and size < 2:
+        raise InputError(f"--size {size} must be at least 2")
+    if row is not None and rows is not None:
+        raise InputError(f"--row {row} and --rows {rows} exclude each other; drop one")
+    scans = import_rows(
+        file,
+        rows=rows if row is None else str(row),
+        format=format,
+        bin=bin,
+        size=size,
+        width=width,
+        sinogram=sinogram,
+        angles=angles,
+        degrees=degrees,
+        transpose=transpose,
+        counts=counts,
+        flat=flat,
+        dark=dark,
+        air=air,
+        arc=None if arc is None else parse_angle(arc, "--arc"),
+        center=_column(center),
+        detector_pitch=detector_pitch,
+        detector_offset=detector_offset,
+        source_origin=source_origin,
+        origin_detector=origin_detector,
+    )
+    for number, scan in scans:
+        path = out if rows is None else out.with_stem(f"{out.stem}_row{number:04d}")
+        _write(scan, path, views=views, mask=mask, reference_out=reference_out)
+
+
+def _check(file: Path, out: Path, reference_out: Path | None, *, several: bool) -> None:
+    """Refuse outputs that cannot be."""
+    if reference_out is not None and several:
+        raise InputError(f"--reference-out {reference_out} belongs to one row; import it with --row")
+    if reference_out is not None and reference_out.suffix != ".npy":
+        raise InputError(f"--reference-out {reference_out}: it is a NumPy file; give it the ending .npy")
+    for name, path in (("--out", out), ("--reference-out", reference_out)):
+        if path is not None and path.exists() and file.exists() and path.samefile(file):
+            raise InputError(f"{name} {path} is the measured scan itself; choose another name")
+
+
+def _write(
+    scan: "Scan", out: Path, *, views: int | None, mask: str | None, reference_out: Path | None
+) -> None:
+    """Write one scan with the views that are kept, and say what it is."""
     import numpy as np
 
     from ct_dip.data.noise import PhotonNoise
@@ -71,27 +148,7 @@ def import_(
     from ct_dip.files import check_writable, write_bytes
     from ct_dip.importers.grid import spread_views
     from ct_dip.importers.reference import reference_image
-    from ct_dip.importers.run import import_scan
 
-    check_result_name(out, "a scan")
-    if reference_out is not None and reference_out.suffix != ".npy":
-        raise InputError(f"--reference-out {reference_out}: it is a NumPy file; give it the ending .npy")
-    for name, path in (("--out", out), ("--reference-out", reference_out)):
-        if path is not None and path.exists() and file.exists() and path.samefile(file):
-            raise InputError(f"{name} {path} is the measured scan itself; choose another name")
-    if size is not None and size < 2:
-        raise InputError(f"--size {size} must be at least 2")
-    scan = import_scan(
-        file,
-        format=format,
-        bin=bin,
-        size=size,
-        width=width,
-        row=row,
-        center=_column(center),
-        pitch=detector_pitch,
-        counts=counts,
-    )
     if mask is not None:
         shape = scan.geometry.domain_shape
         marked = np.ones(shape, dtype=bool) if mask == "all" else load_mask(Path(mask), shape)

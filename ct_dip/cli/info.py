@@ -18,16 +18,22 @@ if TYPE_CHECKING:
 
 
 def info(
-    file: Annotated[Path, typer.Argument(help="Scan or result file.")],
+    file: Annotated[Path, typer.Argument(help="Scan or result file, or a measured scan to import.")],
+    format: Annotated[str, typer.Option(help="Format of a measured scan, as for ct-dip import.")] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print every number as JSON.")] = False,
     verbose: Verbose = False,
 ) -> None:
-    """Show what a scan or result file holds."""
-    from ct_dip.data.hdf5 import file_kind
+    """Show what a scan or result file holds, or what an import of another file needs."""
+    from ct_dip.data.hdf5 import file_kind, is_ours
     from ct_dip.data.result_file import read_result
     from ct_dip.data.scan_file import read_scan
 
-    if file_kind(file) == "scan":
+    facts: dict[str, Any]
+    if format != "auto" or not is_ours(file):
+        from ct_dip.importers.describe import describe
+
+        facts = summary = describe(file, format)
+    elif file_kind(file) == "scan":
         scan = read_scan(file)
         facts, summary = scan_facts(scan), scan_summary(scan)
     else:
@@ -53,6 +59,8 @@ def scan_facts(scan: "Scan") -> dict[str, Any]:
         "mask": scan.mask is not None,
         "attenuation_scale": scan.attenuation_scale,
         "source": scan.source,
+        "steps": list(scan.steps),
+        "warnings": list(scan.warnings),
         "sinogram_min": float(scan.sinogram.min()),
         "sinogram_mean": float(scan.sinogram.mean()),
         "sinogram_max": float(scan.sinogram.max()),
@@ -88,6 +96,9 @@ def scan_summary(scan: "Scan") -> dict[str, str]:
         "attenuation scale": f"{scan.attenuation_scale:g} /mm",
         "ground truth": "yes" if scan.ground_truth is not None else "no",
     }
+    rows |= {f"step {number}": step for number, step in enumerate(scan.steps, start=1)}
+    if scan.warnings:
+        rows["warnings"] = " ".join(scan.warnings)
     return rows
 
 

@@ -1,4 +1,4 @@
-"""``ct-dip simulate``: simulate a scan of a phantom or an image."""
+"""``ct-dip simulate``: simulate a scan of a phantom or an image, or a dataset of many."""
 
 import math
 from functools import partial
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from ct_dip.arrays import Floats
-from ct_dip.cli.console import message
+from ct_dip.cli.console import ConsoleProgress, message
 from ct_dip.cli.options import Seed, Verbose, check_result_name, parse_angle
 from ct_dip.errors import InputError
 
@@ -21,28 +21,36 @@ def _option(panel: str, help: str, *names: str) -> Any:
 _object = partial(_option, "Object")
 _scanner = partial(_option, "Scanner")
 _noise = partial(_option, "Noise and simulation")
+_dataset = partial(_option, "Dataset")
 
 DEFAULT_SIZE = 128
 DEFAULT_NOISE = 0.05
 
 
 def simulate(
-    out: Annotated[Path, typer.Option(help="Scan file to write (.h5).")],
+    out: Annotated[Path, typer.Option(help="Scan file to write (.h5), or folder of a dataset.")],
     phantom: Annotated[
         str | None,
         _object(
             "Phantom to scan: shepp-logan, rectangles, ellipses, grains, cracks or walnut (the default)."
         ),
     ] = None,
-    images: Annotated[Path | None, _object("Scan the image in this PNG, NPY or NPZ file instead.")] = None,
+    images: Annotated[
+        Path | None,
+        _object(
+            "Scan the image in this PNG, NPY, NPZ or DICOM file, or, for a dataset, a folder of DICOM files."
+        ),
+    ] = None,
     index: Annotated[int | None, _object("Scan this image of a stack, counted from 0.")] = None,
     hu: Annotated[bool, _object("Take the image to be in Hounsfield units.", "--hu")] = False,
     size: Annotated[
         int | None,
-        _object("Number of pixels of the longer side. Default: that of the image, or 128."),
+        _object("Number of pixels of the longer side. Default: that of the image, or 128; lodopab 362."),
     ] = None,
-    pixel_size: Annotated[float, _object("Width of a pixel in mm.")] = 1.0,
-    views: Annotated[int, _scanner("Number of views.")] = 60,
+    pixel_size: Annotated[
+        float | None, _object("Width of a pixel in mm. Default: 1, or as a DICOM file says.")
+    ] = None,
+    views: Annotated[int | None, _scanner("Number of views. Default: 60; lodopab 1000.")] = None,
     arc: Annotated[
         str | None,
         _scanner(
@@ -87,10 +95,42 @@ def simulate(
         bool,
         _noise("Accept an object wider than the field of view.", "--allow-truncation"),
     ] = False,
+    dataset: Annotated[str | None, _dataset("Write a folder of many scans in this layout: lodopab.")] = None,
+    part: Annotated[str | None, _dataset("train, validation, test (the default) or challenge.")] = None,
+    items: Annotated[
+        int | None,
+        _dataset("Number of scans. Default: one per image; up to 8 per image, turned and mirrored."),
+    ] = None,
     seed: Seed = 0,
     verbose: Verbose = False,
 ) -> None:
-    """Simulate a scan of a phantom or an image and write a scan file."""
+    """Simulate a scan of a phantom or an image and write a scan file, or a dataset of many."""
+    if phantom is not None and images is not None:
+        raise InputError("--phantom and --images exclude each other; drop one")
+    if dataset is not None:
+        only_scans = {
+            "--index": index,
+            "--pixel-size": pixel_size,
+            "--arc": arc,
+            "--detectors": detectors,
+            "--detector-pitch": detector_pitch,
+            "--detector-offset": detector_offset or None,
+            "--source-origin": source_origin,
+            "--origin-detector": origin_detector,
+            "--noise": noise,
+            "--noise-std": noise_std,
+            "--attenuation": attenuation,
+            "--same-grid": same_grid or None,
+            "--allow-truncation": allow_truncation or None,
+        }
+        if given := [name for name, value in only_scans.items() if value is not None]:
+            raise InputError(f"{', '.join(given)}: a dataset has its own; drop it")
+        scanner_options = {"side": size, "views": views, "photons": photons}
+        _simulate_dataset(out, dataset, phantom, images, hu, part, items, seed, scanner_options)
+        return
+    if part is not None or items is not None:
+        raise InputError("--part and --items belong to --dataset; name its layout: lodopab")
+    views = 60 if views is None else views
     from ct_dip.data.scan_file import write_scan
     from ct_dip.data.simulate import WATER, NoiseLevel
     from ct_dip.data.simulate import simulate as run
@@ -106,8 +146,6 @@ def simulate(
             f"--noise {noise:g} is {100 * noise:g} % of the mean; write 0.05 for 5 %, 0 for none, "
             "or use --noise-std"
         )
-    if phantom is not None and images is not None:
-        raise InputError("--phantom and --images exclude each other; drop one")
     if images is None and (index is not None or hu):
         raise InputError("--index and --hu belong to --images; name the file")
     if size is not None and size < 2:
@@ -115,10 +153,19 @@ def simulate(
 
     object_: str | Floats
     if images is not None:
-        from ct_dip.data.images import load_image
+        from ct_dip.data.dicom import is_dicom, read_dicom
+        from ct_dip.data.images import load_image, relative_attenuation
 
-        object_ = load_image(images, index=index, hounsfield=hu)
+        if is_dicom(images):
+            units, edge = read_dicom(images, index=index)
+            object_, hu = relative_attenuation(units), True
+            if edge is None and pixel_size is None:
+                raise InputError(f"{images} does not state the edge of its pixels; give --pixel-size MM")
+        else:
+            object_, edge = load_image(images, index=index, hounsfield=hu), None
         shape = _scaled(object_.shape, size or max(object_.shape))
+        if pixel_size is None and edge is not None:
+            pixel_size = edge * max(object_.shape) / max(shape)
         source = images.name if index is None else f"{images.name}, image {index}"
     else:
         object_ = phantom or "walnut"
@@ -129,7 +176,7 @@ def simulate(
         raise InputError(f"--attenuation {attenuation} must be positive, in 1/mm")
 
     geometry = scanner(
-        Volume(shape=shape, pixel_size=pixel_size),
+        Volume(shape=shape, pixel_size=1.0 if pixel_size is None else pixel_size),
         views=views,
         arc=None if arc is None else parse_angle(arc, "--arc"),
         detectors=detectors,
@@ -163,3 +210,37 @@ def simulate(
 def _scaled(shape: tuple[int, ...], longest: int) -> tuple[int, int]:
     rows, columns = (max(1, round(n * longest / max(shape))) for n in shape)
     return rows, columns
+
+
+def _simulate_dataset(
+    out: Path,
+    layout: str,
+    phantom: str | None,
+    images: Path | None,
+    hu: bool,
+    part: str | None,
+    items: int | None,
+    seed: int,
+    scanner: dict[str, Any],
+) -> None:
+    from ct_dip.data.datasets.slices import FileSlices, PhantomSlices, Slices
+    from ct_dip.data.datasets.write_lodopab import write_lodopab
+
+    if layout != "lodopab":
+        raise InputError(f"--dataset {layout!r} is no layout that can be written; choose lodopab")
+    if out.exists() and not out.is_dir():
+        raise InputError(f"--out {out} is a file; a dataset is a folder")
+    slices: Slices
+    if images is None:
+        if hu:
+            raise InputError("--hu belongs to --images; name the file")
+        if items is None:
+            raise InputError("--items is needed for phantoms: how many scans?")
+        slices = PhantomSlices(phantom or "walnut", items, seed)
+    else:
+        slices = FileSlices(images, hounsfield=hu)
+    given = {name: value for name, value in scanner.items() if value is not None}
+    written = write_lodopab(
+        out, slices, part=part or "test", items=items, seed=seed, progress=ConsoleProgress(), **given
+    )
+    message(f"{out}: {written.describe()}")

@@ -1,5 +1,9 @@
 """Images of a `Prediction` for other programs: TIFF, NIfTI and NPY files with the pixel size.
 
+Several results, of the rows of a detector, are one volume: (slices, rows, columns), in the order given. There
+is no OME-Zarr: it pays for volumes that outgrow memory, which are not made slice by slice with error bars,
+and napari, ImageJ and 3D Slicer open what is here.
+
 Every quantity is a file of its own, ``NAME-mean`` and ``NAME-std``. A viewer stretches the contrast of a
 file, not of its pages, so a standard deviation that shares one with a mean ten times larger opens black;
 and a file with one page opens everywhere, while two of them can still be laid over one another.
@@ -12,12 +16,15 @@ import contextlib
 import gzip
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from ct_dip.arrays import Floats
+from ct_dip.checks import check_positive
+from ct_dip.data.prediction import Prediction
 from ct_dip.data.result_file import AnyResult, load_result
 from ct_dip.errors import InputError
 from ct_dip.files import atomic_path
@@ -27,37 +34,49 @@ from ct_dip.geometry import Volume
 ENDINGS = {"tiff": (".tif", ".tiff"), "npy": (".npy",), "nifti": (".nii", ".nii.gz")}
 
 
-def export(result: AnyResult, path: str | Path, format: str | None = None) -> list[Path]:
-    """Write the mean, and the standard deviation if there is one, as images for other programs.
+def export(
+    result: AnyResult | Sequence[AnyResult],
+    path: str | Path,
+    format: str | None = None,
+    *,
+    spacing: float | None = None,
+) -> list[Path]:
+    """Write the mean, and the standard deviation if there is one, of a slice or a volume for other programs.
 
     Args:
-        result: a `Prediction`, or the path of a result file.
+        result: a `Prediction` or the path of a result file; or several, the slices of a volume.
         path: ``NAME`` or, say, ``NAME.tif``; the files are ``NAME-mean.tif`` and ``NAME-std.tif``.
         format: ``tiff``, ``npy`` or ``nifti``; by default what the ending of ``path`` says, else ``tiff``.
+        spacing: distance between slices, mm; a pixel's size if not given.
 
     Returns:
         The files. None appears, or takes the place of an older one, before all are safely on the disk.
 
     Raises:
-        InputError: the format is unknown, or contradicts the ending of ``path``.
+        InputError: the format is unknown, or contradicts the ending of ``path``; slices do not fit together.
         OutputError: a file cannot be written.
     """
-    result = load_result(result)
+    given = [result] if isinstance(result, Prediction | str | Path) else result
+    results = [load_result(each) for each in given]
     kind = _format_of(Path(path)) if format is None else format
     stem, ending = _split(Path(path), kind)
-    images = {"mean": result.mean} | ({} if result.std is None else {"std": result.std})
+    pixel_size = _check_slices(results)
+    grid = _Grid(pixel_size, check_positive(pixel_size if spacing is None else spacing, "spacing", "mm"))
+    parts = {"mean": [result.mean for result in results]}
+    if deviations := [result.std for result in results if result.std is not None]:
+        parts["std"] = deviations
     encode = _ENCODERS[kind]
     # Encoded in memory: the disk meets finished files only.
     contents = {
         stem.with_name(f"{stem.name}-{name}{ending}"): encode(
-            np.asarray(image, dtype=np.float32), name, result.pixel_size
+            np.asarray(images if len(images) > 1 else images[0], dtype=np.float32), name, grid
         )
-        for name, image in images.items()
+        for name, images in parts.items()
     }
     if ending == ".nii.gz":
         contents = {file: gzip.compress(content, mtime=0) for file, content in contents.items()}
     if kind == "npy":
-        contents[stem.with_name(f"{stem.name}-grid.json")] = _grid(result.pixel_size)
+        contents[stem.with_name(f"{stem.name}-grid.json")] = _grid(grid, len(results) > 1)
     with contextlib.ExitStack() as files:  # renames them when all are written
         for file, content in contents.items():
             files.enter_context(atomic_path(file)).write_bytes(content)
@@ -66,6 +85,33 @@ def export(result: AnyResult, path: str | Path, format: str | None = None) -> li
 
 def _format_of(path: Path) -> str:
     return next((f for f, endings in ENDINGS.items() if path.name.lower().endswith(endings)), "tiff")
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """Width of a pixel and distance between slices, mm."""
+
+    pixel_size: float
+    spacing: float
+
+
+def _check_slices(results: Sequence[Prediction]) -> float:
+    """Return the pixel size that all results share."""
+    first = results[0]
+    for number, result in enumerate(results, start=1):
+        if result.mean.shape != first.mean.shape or result.pixel_size != first.pixel_size:
+            raise InputError(
+                f"result {number} has {_spelled(result)}, the first {_spelled(first)}; slices of a volume "
+                "share a grid"
+            )
+        if (result.std is None) != (first.std is None):
+            raise InputError(f"result {number} and the first must both have a standard deviation, or neither")
+    return first.pixel_size
+
+
+def _spelled(result: Prediction) -> str:
+    rows, columns = result.mean.shape
+    return f"{rows} × {columns} pixels of {result.pixel_size:g} mm"
 
 
 def _split(path: Path, format: str) -> tuple[Path, str]:
@@ -90,7 +136,7 @@ def _split(path: Path, format: str) -> tuple[Path, str]:
     return path, ENDINGS[format][0]
 
 
-def _tiff(image: Floats, name: str, pixel_size: float) -> bytes:
+def _tiff(image: Floats, name: str, grid: _Grid) -> bytes:
     """Encode as ImageJ does: first row on top, resolution in pixels per mm, the unit of its metadata.
 
     ImageJ takes ``1/XResolution`` for the pixel size in *its* unit, so pixels per centimetre beside
@@ -99,30 +145,33 @@ def _tiff(image: Floats, name: str, pixel_size: float) -> bytes:
     import tifffile
 
     buffer = io.BytesIO()
+    slices = len(image) if image.ndim == 3 else 1
+    axes = {"axes": "ZYX", "spacing": grid.spacing} if image.ndim == 3 else {"axes": "YX"}
     tifffile.imwrite(
         buffer,
         image,
         imagej=True,
-        resolution=(1 / pixel_size, 1 / pixel_size),
+        resolution=(1 / grid.pixel_size, 1 / grid.pixel_size),
         resolutionunit="NONE",
-        metadata={"axes": "YX", "unit": "mm", "Labels": [f"{name}, 1/mm"]},
+        metadata={"unit": "mm", "Labels": [f"{name}, 1/mm"] * slices, **axes},
     )
     return buffer.getvalue()
 
 
-def _nifti(image: Floats, name: str, pixel_size: float) -> bytes:
-    """Encode with voxel (i, j, 0) in column i and row j *from below*, and world coordinates in mm.
+def _nifti(image: Floats, name: str, grid: _Grid) -> bytes:
+    """Encode with voxel (i, j, k) in column i and row j *from below* of slice k; coordinates in mm.
 
     NIfTI's indices grow to the right and up, as x and y do, hence the affine has no reflection, and programs
     that ignore it show the image upright as well. "Scanner" coordinates, since we know no patient. The slice
-    has no thickness; it is given that of a pixel. Our array is ``voxels[:, ::-1, 0].T``.
+    has no thickness; it is given that of a pixel, or the distance of slices. Our array is
+    ``voxels[:, ::-1].T``; the first slice is at 0.
     """
     import nibabel
 
-    x, y = Volume(shape=image.shape, pixel_size=pixel_size).pixel_centers()
-    affine = np.diag([pixel_size, pixel_size, pixel_size, 1.0])
+    x, y = Volume(shape=(image.shape[-2], image.shape[-1]), pixel_size=grid.pixel_size).pixel_centers()
+    affine = np.diag([grid.pixel_size, grid.pixel_size, grid.spacing, 1.0])
     affine[:2, 3] = x[0], y[-1]
-    picture = nibabel.Nifti1Image(image[::-1].T[:, :, None], affine)
+    picture = nibabel.Nifti1Image(np.atleast_3d(image[..., ::-1, :].T), affine)
     picture.set_sform(affine, code="scanner")
     picture.set_qform(affine, code="scanner")
     picture.header.set_xyzt_units("mm")
@@ -130,17 +179,20 @@ def _nifti(image: Floats, name: str, pixel_size: float) -> bytes:
     return picture.to_bytes()
 
 
-def _npy(image: Floats, name: str, pixel_size: float) -> bytes:
+def _npy(image: Floats, name: str, grid: _Grid) -> bytes:
     """Encode the bare array; its pixel size is in the file that `_grid` fills."""
     buffer = io.BytesIO()
     np.save(buffer, image, allow_pickle=False)
     return buffer.getvalue()
 
 
-def _grid(pixel_size: float) -> bytes:
+def _grid(grid: _Grid, volume: bool) -> bytes:
     """Encode what an NPY file cannot hold: pixel size, unit and axes."""
-    facts = {"pixel_size_mm": pixel_size, "unit": "1/mm", "axes": "rows from the top, columns from the left"}
+    axes = "rows from the top, columns from the left"
+    facts: dict[str, object] = {"pixel_size_mm": grid.pixel_size, "unit": "1/mm", "axes": axes}
+    if volume:
+        facts |= {"axes": f"slices, {axes}", "slice_spacing_mm": grid.spacing}
     return (json.dumps(facts, indent=2) + "\n").encode()
 
 
-_ENCODERS: dict[str, Callable[[Floats, str, float], bytes]] = {"tiff": _tiff, "npy": _npy, "nifti": _nifti}
+_ENCODERS: dict[str, Callable[[Floats, str, _Grid], bytes]] = {"tiff": _tiff, "npy": _npy, "nifti": _nifti}

@@ -40,6 +40,17 @@ def add_array(group: h5py.Group, name: str, values: Any, **attributes: Any) -> N
     dataset.attrs.update(attributes)
 
 
+def is_ours(path: str | Path) -> bool:
+    """Whether a file claims to be one of ours; one that ends in .h5 and is damaged counts as such."""
+    path = Path(path)
+    if not path.is_file():
+        return not path.is_dir()
+    if not h5py.is_hdf5(path):
+        return path.suffix == ".h5"
+    with _open(path, InputError, any_links=True) as file:
+        return str(file.attrs.get("format", "")).startswith("ct_dip.")
+
+
 def file_kind(path: str | Path) -> str:
     """Return ``scan`` or ``result``: what one of our files holds.
 
@@ -73,7 +84,7 @@ def read_hdf5(path: str | Path, kind: str, version: int, error: type[InputError]
 
 
 @contextlib.contextmanager
-def _open(path: str | Path, error: type[InputError]) -> Iterator[h5py.File]:
+def _open(path: str | Path, error: type[InputError], *, any_links: bool = False) -> Iterator[h5py.File]:
     path = Path(path)
     if not path.exists():
         raise error(f"{path} does not exist; check the path")
@@ -81,7 +92,8 @@ def _open(path: str | Path, error: type[InputError]) -> Iterator[h5py.File]:
         raise error(f"{path} is a folder, expected an HDF5 file")
     try:
         with open_hdf5(path) as file:
-            refuse_indirect(file)
+            if not any_links:
+                refuse_indirect(file)
             yield file
     except InputError as problem:
         if str(problem).startswith(str(path)):

@@ -1,4 +1,4 @@
-"""Images from files: PNG and other pictures, NPY, NPZ."""
+"""Images from files: PNG and other pictures, NPY, NPZ, DICOM."""
 
 import warnings
 from pathlib import Path
@@ -24,16 +24,12 @@ def load_image(path: str | Path, *, index: int | None = None, hounsfield: bool =
         index: which one of a stack (n, rows, columns).
     """
     path = Path(path)
-    if not path.is_file():
-        raise InputError(f"image file {path} does not exist; check the path")
-    array = _pick(_load(path), index, path)
-    if array.size == 0:
-        raise InputError(f"{path} is empty, of shape {array.shape}")
+    array = load_array(path, index)
     kind = array.dtype.kind
     if hounsfield:
         if kind == "u":
             raise InputError(f"{path} holds {array.dtype}, which has no negative Hounsfield units; drop --hu")
-        image = np.maximum(0, 1 + array.astype(np.float64) / 1000)
+        image = relative_attenuation(array)
     elif kind == "u":
         image = array.astype(np.float64) / np.iinfo(array.dtype).max
     elif kind == "i" and array.max() > 1:
@@ -55,7 +51,28 @@ def load_image(path: str | Path, *, index: int | None = None, hounsfield: bool =
     return image
 
 
+def relative_attenuation(units: NDArray[Any]) -> Floats:
+    """Hounsfield units as ``max(0, 1 + HU/1000)``: 1 is water."""
+    return np.maximum(0, 1 + units.astype(np.float64) / 1000)
+
+
+def load_array(path: Path, index: int | None = None) -> NDArray[Any]:
+    """One image, (rows, columns), with the numbers that the file holds."""
+    array = _pick(_load(path), index, path)
+    if array.size == 0:
+        raise InputError(f"{path} is empty, of shape {array.shape}")
+    return array
+
+
+def count_images(path: Path) -> int:
+    """Return how many images `load_image` could choose from."""
+    array = _load(path)
+    return len(array) if array.ndim == 3 else 1
+
+
 def _load(path: Path) -> NDArray[Any]:
+    if not path.is_file():
+        raise InputError(f"image file {path} does not exist; check the path")
     try:
         if path.suffix == ".npy":
             return read_npy(path)

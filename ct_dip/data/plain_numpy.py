@@ -10,7 +10,7 @@ import math
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -38,8 +38,14 @@ def read_npy(path: Path) -> NDArray[Any]:
         return _read(file, path.stat().st_size, "the array")
 
 
-def read_npz(path: Path) -> dict[str, NDArray[Any]]:
-    """Read the arrays of an NPZ file by name; see `read_npy`."""
+def npz_names(path: Path) -> list[str]:
+    """List the names of the arrays of an NPZ file."""
+    with _explained(), zipfile.ZipFile(path) as archive:
+        return [member.removesuffix(".npy") for member in archive.namelist()]
+
+
+def read_npz(path: Path, only: Container[str] | None = None) -> dict[str, NDArray[Any]]:
+    """Read the arrays of an NPZ file by name, or ``only`` some of them; see `read_npy`."""
     with _explained(), zipfile.ZipFile(path) as archive:
         members = archive.infolist()
         arrays = {}
@@ -47,6 +53,8 @@ def read_npz(path: Path) -> dict[str, NDArray[Any]]:
             name = member.filename.removesuffix(".npy")
             if name in arrays:
                 raise InputError(f"it has two arrays {name!r}; keep one")
+            if only is not None and name not in only:
+                continue
             with archive.open(member) as file:
                 arrays[name] = _read(file, member.file_size, name)
         return arrays

@@ -29,7 +29,7 @@ _CUT_SHARE = 0.1  # of the views
 
 
 def implausible(scan: Scan) -> list[str]:
-    """List what looks wrong with a scan, one sentence each; nothing for nearly all scans.
+    """List what looks wrong with a scan, one sentence each, its own warnings first; mostly nothing.
 
     The sizes of line integrals and attenuation are not questioned where a ground truth says that the scan was
     simulated: published test problems have objects that no light would penetrate.
@@ -39,7 +39,7 @@ def implausible(scan: Scan) -> list[str]:
     """
     sinogram = np.asarray(scan.sinogram, dtype=np.float64)
     if scan.ground_truth is None:
-        _refuse(sinogram)
+        refuse_impossible(sinogram)
     findings = [
         None if scan.ground_truth is not None else _size(sinogram),
         None if scan.ground_truth is not None else _attenuation(sinogram, scan.geometry),
@@ -48,10 +48,15 @@ def implausible(scan: Scan) -> list[str]:
         _cut_off(scan, sinogram),
         _one_direction(scan.geometry),
     ]
-    return [finding for finding in findings if finding is not None]
+    return [*scan.warnings, *(finding for finding in findings if finding is not None)]
 
 
-def _refuse(sinogram: Floats) -> None:
+def refuse_impossible(sinogram: Floats) -> None:
+    """Refuse a sinogram that cannot hold line integrals of any object.
+
+    Raises:
+        ScanError: with what it may be instead.
+    """
     largest, total = float(sinogram.max()), float(sinogram.sum())
     if largest > _IMPOSSIBLE:
         raise ScanError(

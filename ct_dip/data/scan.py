@@ -18,6 +18,7 @@ from ct_dip.geometry import FanBeam, Geometry, ParallelBeam, ViewIndex
 from ct_dip.text import shortened
 
 _SOURCE = 500  # characters
+_LINE, _MOST_LINES = 300, 40  # of steps and of warnings: all of them fit into an attribute of HDF5
 
 
 def check_shapes(geometry: Geometry, shapes: Mapping[str, tuple[int, ...]]) -> None:
@@ -46,6 +47,8 @@ class Scan:
         attenuation_scale: 1/mm of value 1 of the image that was scanned, as of water; no reconstruction
             depends on it.
         source: where the scan comes from, in words; shortened to 500 characters.
+        steps: what was done to the readings since they were measured, in order, one line each.
+        warnings: what those who made the scan noticed about its data, one line each; a result repeats them.
     """
 
     sinogram: Floats
@@ -55,6 +58,8 @@ class Scan:
     mask: Bools | None = None
     attenuation_scale: float = 1.0
     source: str = ""
+    steps: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.geometry, ParallelBeam | FanBeam):
@@ -67,6 +72,14 @@ class Scan:
             raise ScanError(f"attenuation_scale {scale!r} must be a positive number, in 1/mm")
         object.__setattr__(self, "attenuation_scale", float(scale))
         object.__setattr__(self, "source", shortened(self.source, _SOURCE))
+        for name in ("steps", "warnings"):
+            lines = getattr(self, name)
+            if isinstance(lines, str) or len(lines) > _MOST_LINES:
+                raise ScanError(
+                    f"{name} must be at most {_MOST_LINES} lines of text, got {shortened(repr(lines))}"
+                )
+            texts = (shortened(" ".join(str(line).split()), _LINE) for line in lines)
+            object.__setattr__(self, name, tuple(text for text in texts if text))
 
     def _freeze(self, name: str, dtype: Any) -> None:
         values = np.asarray(getattr(self, name))

@@ -1,6 +1,7 @@
 """Scan files::
 
-/                attributes: format "ct_dip.scan", version, attenuation_scale [1/mm], source
+/                attributes: format "ct_dip.scan", version, attenuation_scale [1/mm], source;
+                 steps and warnings, a line each                                  (optional)
 /sinogram        (views, detectors) float32, line integrals
 /geometry        attributes: kind, shape, pixel_size, detectors, detector_pitch, …
                  with length_unit "mm" and angle_unit "rad"
@@ -33,6 +34,9 @@ def write_scan(path: str | Path, scan: Scan) -> None:
     def fill(file: h5py.File) -> None:
         file.attrs["attenuation_scale"] = scan.attenuation_scale
         file.attrs["source"] = scan.source
+        for name in ("steps", "warnings"):
+            if lines := getattr(scan, name):
+                file.attrs[name] = "\n".join(lines)
         add_array(file, "sinogram", scan.sinogram, unit="1")
         fields = scan.geometry.to_dict()
         group = file.create_group("geometry")
@@ -64,6 +68,8 @@ def read_scan(path: str | Path) -> Scan:
             noise=_noise(file["noise"].attrs) if "noise" in file else None,
             attenuation_scale=float(file.attrs["attenuation_scale"]),
             source=str(file.attrs.get("source", "")),
+            steps=tuple(str(file.attrs.get("steps", "")).splitlines()),
+            warnings=tuple(str(file.attrs.get("warnings", "")).splitlines()),
             **{name: read_array(file, name) for name in arrays},
         )
 

@@ -6,7 +6,7 @@ from ct_dip.arrays import Floats
 
 
 def effective_size(chains: Floats) -> Floats:
-    """Geyer's initial monotone positive sequence (1992) over several chains.
+    """Estimate independent samples by Geyer's initial monotone positive sequence (1992) over several chains.
 
     ``N / (1 + 2 Σ_t ρ_t)`` with the autocorrelations ρ of all chains around their common mean (Gelman et al.,
     Bayesian Data Analysis, 11.5): chains that differ have few effective samples. Sums of two neighbouring ρ

@@ -60,12 +60,12 @@ class DenseField:
         self.energy = float(problem.data.double().square().sum())
 
     def posterior(self, scales: Scales) -> tuple[Tensor, Tensor]:
-        """Mean, (pixels,), and the Cholesky factor of the precision, (pixels, pixels)."""
+        """Return the mean, (pixels,), and the Cholesky factor of the precision, (pixels, pixels)."""
         factor = torch.linalg.cholesky(scales.noise * self.gram + scales.prior * self.rough)
         return scales.noise * torch.cholesky_solve(self.right[:, None], factor)[:, 0], factor
 
     def evidence(self, scales: Scales) -> tuple[float, tuple[float, float]]:
-        """``log p(r | s, l)`` up to a constant, and its derivatives by log s and log l."""
+        """Return ``log p(r | s, l)`` up to a constant, and its derivatives by log s and log l."""
         mean, factor = self.posterior(scales)
         covariance = torch.cholesky_inverse(factor)
         pixels, measurements = len(mean), len(self.problem.data)
@@ -91,7 +91,7 @@ class DenseField:
         return Scales(best.prior, best.noise, -float(found.fun))
 
     def std_and_errors(self, scales: Scales, count: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
-        """Deviations of the pixels, (pixels,), and samples of N(0, P⁻¹), (count, pixels)."""
+        """Return deviations of the pixels, (pixels,), and samples of N(0, P⁻¹), (count, pixels)."""
         factor = self.posterior(scales)[1]
         variance = torch.cholesky_inverse(factor).diagonal()
         normal = standard_normal((len(variance), count), rng, variance)

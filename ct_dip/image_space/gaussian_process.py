@@ -29,7 +29,7 @@ _START = 3.0  # length, in pixels
 
 
 def needed_bytes(pixels: int, measurements: int) -> int:
-    """Memory of the matrices, and of the images that are transformed together."""
+    """Return the bytes of the matrices, and of the images that are transformed together."""
     return 8 * _MATRICES * measurements**2 + 16 * 4 * 4 * _CHUNK * pixels
 
 
@@ -65,7 +65,7 @@ class GaussianProcess:
         self.data = problem.data.double()
 
     def covariance(self, length: float) -> Matern:
-        """``K_ℓ``."""
+        """Return ``K_ℓ``."""
         return Matern(self.problem.shape, length, self.smoothness, self.data.device)
 
     def profile(self, length: float, ratio: float) -> tuple[float, tuple[float, float], float]:
@@ -110,7 +110,7 @@ class GaussianProcess:
     def posterior(
         self, chosen: GpHyperparameters, count: int, rng: np.random.Generator
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Mean and deviations, (rows, columns), and ``count`` samples, (count, rows, columns).
+        """Return mean and deviations, (rows, columns), and ``count`` samples, (count, rows, columns).
 
         ``K Bᵀ C⁻¹ r``, ``a² (1 − diag K Bᵀ C⁻¹ B K)``, and ``v + K Bᵀ C⁻¹ (r − B v − s ε)`` with v of the
         prior (Matheron's rule).
@@ -132,7 +132,7 @@ class GaussianProcess:
         return update[0], chosen.amplitude * variance.sqrt(), prior + update[1:]
 
     def _grams(self, covariance: Matern) -> tuple[Tensor, Tensor]:
-        """``B K Bᵀ`` and its derivative by log ℓ, (measurements, measurements) each."""
+        """Return ``B K Bᵀ`` and its derivative by log ℓ, (measurements, measurements) each."""
         whitened = self.problem.whitened
         parts: list[tuple[Tensor, Tensor]] = []
         for rows in unit_vectors(len(self.data), _CHUNK, self.data.device):

@@ -37,6 +37,9 @@ class Prior(Protocol):
     def weights(self, field: Tensor, precision: float, rng: np.random.Generator) -> Tensor:
         """Return the weights of the next Gaussian, (2, rows, columns)."""
 
+    def difference(self, precision: float) -> float:
+        """Return how far neighbouring pixels differ that the data do not know, in units of the noise."""
+
 
 class GaussianField:
     """``p(u | d) ∝ d^{(n−1)/2} exp(−d ‖D u‖²/2)`` of n pixels: w = d."""
@@ -45,12 +48,16 @@ class GaussianField:
         self.shape = (pixels - 1) / 2  # a constant image has no energy
 
     def energy(self, field: Tensor) -> float:
-        """``‖D u‖²/2``."""
+        """Return ``‖D u‖²/2``."""
         return float(field.square().sum(dtype=torch.float64)) / 2
 
     def weights(self, field: Tensor, precision: float, rng: np.random.Generator) -> Tensor:
-        """All d."""
+        """Return d for every difference."""
         return torch.full_like(field, precision)
+
+    def difference(self, precision: float) -> float:
+        """Return ``d^−½``."""
+        return precision**-0.5
 
 
 class LaplaceField:
@@ -67,16 +74,20 @@ class LaplaceField:
         self.shape, self.exact = float(pixels - 1), exact
 
     def energy(self, field: Tensor) -> float:
-        """``‖D u‖₁``."""
+        """Return ``‖D u‖₁``."""
         return float(field.abs().sum(dtype=torch.float64))
 
     def weights(self, field: Tensor, precision: float, rng: np.random.Generator) -> Tensor:
-        """Those of the scale mixture, or of UGLA."""
+        """Draw those of the scale mixture, or return those of UGLA."""
         size = torch.hypot(field, torch.full_like(field, _SMALLEST))
         if not self.exact:
             return precision / size
         drawn = rng.wald(precision / size.double().cpu().numpy(), precision**2)
         return torch.as_tensor(np.minimum(drawn, precision / _SMALLEST)).to(field)
+
+    def difference(self, precision: float) -> float:
+        """Return ``1/d``."""
+        return 1 / precision
 
 
 class GibbsChain(NamedTuple):

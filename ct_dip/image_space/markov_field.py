@@ -38,18 +38,18 @@ class MarkovField:
         self._diagonal = (noise + _neighbour_sums(weights)).flatten()
 
     def precision(self, u: Tensor) -> Tensor:
-        """``P u`` of flat images, (n, pixels) → (n, pixels)."""
+        """Return ``P u`` of flat images, (n, pixels) → (n, pixels)."""
         whitened = self.problem.whitened
         data = whitened.back_project(whitened.project(u))
         return self.noise * data + self.roughness(u)
 
     def roughness(self, u: Tensor) -> Tensor:
-        """``Dᵀ diag(w) D u`` of flat images, (n, pixels) → (n, pixels)."""
+        """Return ``Dᵀ diag(w) D u`` of flat images, (n, pixels) → (n, pixels)."""
         field = self.differences(u.reshape(-1, *self.problem.shape))
         return self.differences.T(self.weights * field).flatten(1)
 
     def mean(self, start: Tensor | None = None) -> Tensor:
-        """The posterior mean, (pixels,)."""
+        """Return the posterior mean, (pixels,)."""
         right = self.noise * self.problem.whitened.back_project(self.problem.data[None])
         return self.solve(right, None if start is None else start[None]).x[0]
 
@@ -85,7 +85,7 @@ class MarkovField:
 
 
 def standard_normal(shape: tuple[int, ...], rng: np.random.Generator, like: Tensor) -> Tensor:
-    """Independent normal numbers, of the type and on the device of a tensor."""
+    """Draw independent normal numbers, of the type and on the device of a tensor."""
     return torch.as_tensor(rng.standard_normal(shape, dtype=np.float32)).to(like)
 
 

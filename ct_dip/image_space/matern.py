@@ -36,7 +36,7 @@ class Matern:
         self._spectra = [torch.fft.rfft2(kernel) for kernel in self._kernels(2)]
 
     def products(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """``K u`` and ``∂K/∂log ℓ u``, (n, rows, columns) each."""
+        """Return ``K u`` and ``∂K/∂log ℓ u``, (n, rows, columns) each."""
         rows, columns = self.shape
         size = (2 * rows, 2 * columns)
         transformed = torch.fft.rfft2(images, s=size)
@@ -44,7 +44,7 @@ class Matern:
         return k, slope
 
     def __call__(self, images: Tensor) -> Tensor:
-        """``K u``, (n, rows, columns)."""
+        """Return ``K u``, (n, rows, columns)."""
         return self.products(images)[0]
 
     def sample(self, count: int, rng: np.random.Generator) -> Tensor:
@@ -65,7 +65,7 @@ class Matern:
         return torch.cat([drawn.real, drawn.imag])[:count, :rows, :columns]
 
     def _kernels(self, torus: int) -> tuple[Tensor, Tensor]:
-        """The covariance with the first pixel of a torus, and its derivative by log ℓ, float64."""
+        """Return the covariance with the first pixel of a torus, and its derivative by log ℓ, float64."""
         steps = [torch.arange(torus * side, dtype=torch.float64, device=self.device) for side in self.shape]
         down, right = (torch.minimum(step, len(step) - step) for step in steps)
         t = torch.hypot(down[:, None], right[None, :]) * (math.sqrt(2 * self.smoothness) / self.length)

@@ -77,12 +77,12 @@ class SkRock:
 
 
 def _chebyshev(order: int, at: float) -> float:
-    """``T_n(x)`` for x ≥ 1."""
+    """Return ``T_n(x)`` for x ≥ 1."""
     return math.cosh(order * math.acosh(at))
 
 
 def _chebyshev_values(order: int, at: Floats) -> tuple[Floats, Floats]:
-    """``T_n`` and ``U_{n−1}`` by their recurrences."""
+    """Return ``T_n`` and ``U_{n−1}`` by their recurrences."""
     first = (np.ones_like(at), at)
     second = (np.zeros_like(at), np.ones_like(at))  # U_{−1}, U_0
     for _ in range(order - 1):

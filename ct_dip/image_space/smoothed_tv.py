@@ -44,7 +44,7 @@ class SmoothedTv:
         self.lipschitz = (3 if nonnegative else 2) * self.norm
 
     def gradient(self, u: Tensor) -> Tensor:
-        """``∇U``, (chains, rows, columns) → the same."""
+        """Return ``∇U``, (chains, rows, columns) → the same."""
         whitened = self.problem.whitened
         field = self.differences(u)
         magnitude = self._magnitude(field)
@@ -53,7 +53,7 @@ class SmoothedTv:
         return pull + self.norm * u.clamp(max=0) if self.nonnegative else pull
 
     def potential(self, u: Tensor) -> Tensor:
-        """U, (chains, rows, columns) → (chains,)."""
+        """Return U, (chains, rows, columns) → (chains,)."""
         misfit = (self.problem.whitened(u) - self.problem.data).square().sum(dim=-1) / 2
         t = self._magnitude(self.differences(u))
         huber = torch.where(t < self.smoothing, t**2 / (2 * self.smoothing), t - self.smoothing / 2)
@@ -63,12 +63,12 @@ class SmoothedTv:
         return found
 
     def _magnitude(self, field: Tensor) -> Tensor:
-        """``|D u|`` of every pixel, or of every difference if anisotropic."""
+        """Return ``|D u|`` of every pixel, or of every difference if anisotropic."""
         return torch.linalg.vector_norm(field, dim=-3, keepdim=True) if self.isotropic else field.abs()
 
 
 def squared_norm(problem: PixelProblem, *, seed: int = 0) -> float:
-    """``‖B‖²`` by power iteration, a hundredth more than found: it is a lower bound."""
+    """Estimate ``‖B‖²`` by power iteration, a hundredth more than found: it is a lower bound."""
     generator = torch.Generator().manual_seed(seed)
     u = torch.rand(1, problem.pixels, generator=generator).to(problem.data)  # near the first singular vector
     size = 0.0

@@ -52,7 +52,8 @@ def spread_views(scan: Scan, views: int) -> Scan:
     if views > there:
         raise ScanError(f"--views {views} is more than were measured; ask for at most {there}")
     by_angle = np.argsort(scan.geometry.angles, kind="stable")  # an interlaced scan is spread as well
-    return scan.select_views(np.sort(by_angle[np.arange(views) * there // views]))
+    few = scan.select_views(np.sort(by_angle[np.arange(views) * there // views]))
+    return dataclasses.replace(few, steps=(*scan.steps, f"{views} of {there} views kept, evenly spread"))
 
 
 def check_bin(detectors: int, factor: int) -> int:

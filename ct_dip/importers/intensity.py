@@ -17,6 +17,7 @@ from ct_dip.errors import ScanError
 _CLIPPED = 0.05
 # Rays without any light: this share is forgiven.
 _STARVED = 0.01
+_PILE = 10  # readings with the largest value that may be chance
 
 
 def check_readings(values: Floats, name: str) -> Floats:
@@ -30,7 +31,7 @@ def check_readings(values: Floats, name: str) -> Floats:
     values = np.asarray(values, dtype=np.float64)
     for wrong, words, fix in (
         (~np.isfinite(values), "not finite", "interpolate dead detectors first"),
-        (values < 0, "negative, an intensity cannot be", "are these line integrals? Then use --format numpy"),
+        (values < 0, "negative, an intensity cannot be", "line integrals are imported without --counts"),
     ):
         if wrong.any():
             place = tuple(int(i) for i in np.argwhere(wrong)[0])
@@ -52,8 +53,21 @@ def check_air(air: Floats, name: str) -> Floats:
     return air
 
 
-def line_integrals(intensity: Floats, air: Floats) -> Floats:
-    """``−log(intensity / air)``; a ray without light gets the value of the darkest ray with some.
+def count_saturated(values: Floats) -> int:
+    """How many readings are clipped at the largest one; 0 if it is the end of a tail.
+
+    Of a distribution that is not clipped, the largest value is rarer than the one before it.
+    """
+    most = values.max()
+    clipped = int(np.count_nonzero(values == most))
+    if clipped < _PILE:
+        return 0
+    below = values[values < most]
+    return clipped if not below.size or clipped > 3 * np.count_nonzero(below == below.max()) else 0
+
+
+def line_integrals(intensity: Floats, air: Floats) -> tuple[Floats, int]:
+    """``−log(intensity / air)``, and how many rays have no light: these are as dark as the darkest other ray.
 
     Args:
         intensity: readings without the dark current, (views, detectors).
@@ -70,7 +84,8 @@ def line_integrals(intensity: Floats, air: Floats) -> Floats:
             f"{starved.sum()} of {starved.size} rays have no light above the dark current, the first in view "
             f"{view}, column {column}; the object is opaque there, or the darks are those of another exposure"
         )
-    return -np.log(np.maximum(share, share[~starved].min()) if starved.any() else share)
+    lit = np.maximum(share, share[~starved].min()) if starved.any() else share
+    return -np.log(lit), int(starved.sum())
 
 
 def flat_noise(flats: Floats) -> PhotonNoise | None:

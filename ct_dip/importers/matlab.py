@@ -33,22 +33,25 @@ def read_matlab(path: str | Path, name: str) -> Any:
         if h5py.is_hdf5(path):
             with open_linked(path) as file:
                 return _from_hdf5(file, file.get(name), name)
-        _check_sizes(path)
+        _check_sizes(path, name)
         return scipy.io.loadmat(path, simplify_cells=True, variable_names=[name])[name]
 
 
-def _check_sizes(path: Path) -> None:
-    """Unpack the compressed variables of version 5, a piece at a time, to see what they would take.
+def _check_sizes(path: Path, name: str) -> None:
+    """Unpack a compressed variable of version 5, a piece at a time, to see what it would take.
 
     SciPy believes the sizes in the file, and a small one may unpack to a thousand times its size.
     """
-    unpacked = 0
+    wanted = [known == name for known, _, _ in scipy.io.whosmat(path)]  # in the order of the file
+    unpacked = number = 0
     with path.open("rb") as file:
         order = "<" if file.read(128)[126:] == b"IM" else ">"
         while len(tag := file.read(8)) == 8:
             kind, length = struct.unpack(f"{order}II", tag)
             content = file.read(length)
-            decompressor = zlib.decompressobj() if kind == _COMPRESSED else None
+            others = number < len(wanted) and not wanted[number]
+            number += 1
+            decompressor = zlib.decompressobj() if kind == _COMPRESSED and not others else None
             while decompressor and content and not decompressor.eof:
                 unpacked += len(decompressor.decompress(content, _PIECE))
                 content = decompressor.unconsumed_tail

@@ -1,55 +1,82 @@
-"""`import_scan`: a measured scan from a file of any known format."""
+"""`import_scan` and `import_rows`: measured scans from a file or folder of any known format."""
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from ct_dip.data.scan import Scan
 from ct_dip.errors import InputError
-from ct_dip.importers.data_exchange import read_data_exchange
-from ct_dip.importers.detect import FORMATS, detect_format
-from ct_dip.importers.fips_walnut import read_fips_walnut
-from ct_dip.importers.htc2022 import read_htc2022
-from ct_dip.importers.numpy_file import read_numpy
+from ct_dip.importers.build import build_scans, pick_rows
+from ct_dip.importers.content import look_into
+from ct_dip.importers.formats import FORMATS, find_format
+from ct_dip.importers.open import named
+from ct_dip.importers.options import Options
+from ct_dip.importers.recording import Format, MissingError, Recording
 
 
 def import_scan(
     path: str | Path,
     *,
     format: str = "auto",
+    row: int | None = None,
     bin: int = 1,
     size: int | None = None,
     width: float | None = None,
-    row: int | None = None,
-    center: float | None = None,
-    pitch: float | None = None,
-    counts: bool = False,
+    **options: Any,
 ) -> Scan:
     """All views of a measured scan, on a grid.
 
     Args:
-        format: one of `FORMATS`, or ``auto`` to find out from the content.
-        bin: neighbouring detectors to average.
+        format: the name of one of `ct_dip.importers.formats.FORMATS`, or ``auto``: by the content.
+        row: of the detector; needed if it has several.
+        bin: neighbouring detectors whose counts are averaged.
         size, width: pixels and mm of a side of the grid, see `ct_dip.importers.grid.on_grid`.
-        row, center, pitch: of a Data Exchange file, see `ct_dip.importers.data_exchange`.
-        counts: an NPZ file holds readings of the detector, see `ct_dip.importers.numpy_file`.
+        options: what the file does not say, see `ct_dip.importers.options.Options`.
 
     Raises:
         InputError: a word that cannot be, or a file that cannot be used.
     """
-    if format not in ("auto", *FORMATS):
-        raise InputError(f"format {format!r} is not known; choose auto or one of {', '.join(FORMATS)}")
-    kind = detect_format(path) if format == "auto" else format
-    common: dict[str, Any] = {"bin": bin, "size": size, "width": width}
-    special: dict[str, Any] = {"row": row, "center": center, "pitch": pitch}
-    if counts and kind != "numpy":
-        raise InputError(f"--counts has no meaning with format {kind}, which says it itself; drop it")
-    if kind == "numpy":
-        common["counts"] = counts
-    if kind == "data-exchange":
-        return read_data_exchange(path, **common, **special)
-    for name, value in special.items():
-        if value is not None:
-            option = "detector-pitch" if name == "pitch" else name
-            raise InputError(f"--{option} {value} has no meaning with format {kind}; drop it")
-    readers = {"htc2022": read_htc2022, "fips-walnut": read_fips_walnut, "numpy": read_numpy}
-    return readers[kind](path, **common)
+    rows = None if row is None else str(row)
+    _, scan = next(import_rows(path, rows=rows, format=format, bin=bin, size=size, width=width, **options))
+    return scan
+
+
+def import_rows(
+    path: str | Path,
+    *,
+    rows: str | None,
+    format: str = "auto",
+    bin: int = 1,
+    size: int | None = None,
+    width: float | None = None,
+    **options: Any,
+) -> Iterator[tuple[int, Scan]]:
+    """Rows of the detector and their scans, which share one geometry, read a few at a time.
+
+    Args:
+        rows: ``12``, ``10:20`` or ``all``; see `ct_dip.importers.build.pick_rows`.
+        format, bin, size, width, options: as for `import_scan`.
+    """
+    with open_recording(path, format, Options(**options)) as (kind, recording):
+        chosen = range(1)
+        missing = recording.missing(kind.options)
+        try:
+            chosen = pick_rows(rows, recording.shape[1])
+        except MissingError as error:
+            missing.append(str(error))
+        if missing:
+            raise MissingError("; ".join(missing))
+        yield from build_scans(recording, chosen, bin=bin, size=size, width=width)
+
+
+@contextlib.contextmanager
+def open_recording(path: str | Path, format: str, options: Options) -> Iterator[tuple[Format, Recording]]:
+    """The format of a file, and what the file and the user say."""
+    known = {kind.name: kind for kind in FORMATS}
+    if format not in ("auto", *known):
+        raise InputError(f"format {format!r} is not known; choose auto or one of {', '.join(known)}")
+    kind = find_format(look_into(path)) if format == "auto" else known[format]
+    options.refuse_others(kind.name, kind.options)
+    with kind.open(Path(path), options) as recording, named(Path(path)):
+        yield kind, recording.with_options(options)

@@ -18,12 +18,12 @@ DEFAULT = "lin-dip"  # it has error bars
 
 
 def method_names() -> list[str]:
-    """Names of all methods that are installed, in alphabetical order."""
+    """Return the names of all methods that are installed, in alphabetical order."""
     return sorted({*_own(), *(point.name for point in entry_points(group=GROUP))})
 
 
 def find_method(name: str) -> Method[Any]:
-    """The method of a name.
+    """Return the method of a name.
 
     Raises:
         InputError: there is none, or its package cannot be loaded.
@@ -48,22 +48,22 @@ def find_method(name: str) -> Method[Any]:
 
 
 def title_of(name: str) -> str:
-    """What a page calls a method; its name if it is not installed here."""
+    """Return what a page calls a method; its name if it is not installed here."""
     return str(find_method(name).title) if name in method_names() else name
 
 
 def summary_of(name: str) -> str:
-    """What a method does, for readers who do not know it; nothing if it is not installed here."""
+    """Return what a method does, for readers who do not know it; nothing if it is not installed here."""
     return str(find_method(name).summary) if name in method_names() else ""
 
 
 def _own() -> dict[str, str]:
-    """Names of the methods of this package, with their files."""
+    """Return the names of the methods of this package, with their files."""
     return {module.name.replace("_", "-"): module.name for module in pkgutil.iter_modules(__path__)}
 
 
 def _sections() -> dict[str, type[Section]]:
-    """Sections of the methods that can be loaded, by name."""
+    """Return the sections of the methods that can be loaded, by name."""
     sections: dict[str, type[Section]] = {}
     for name in method_names():
         try:
@@ -74,7 +74,7 @@ def _sections() -> dict[str, type[Section]]:
 
 
 def load_config(path: str | Path | None = None, *, settings: Sequence[str] = (), **options: Any) -> RunConfig:
-    """A configuration from a YAML file, ``section.key=value`` settings, and options, in that order.
+    """Read a configuration from a YAML file, ``section.key=value`` settings, and options, in that order.
 
     A file may have sections of several methods; those of others than the chosen one are checked and left.
 

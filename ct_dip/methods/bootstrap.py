@@ -31,9 +31,15 @@ class BootstrapConfig(Section):
     """
 
     of: str = "tv"
+    """Method whose error bars are made."""
     settings: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """Sections of that method, by name."""
     count: int = Field(default=50, ge=2)
+    """Scans that are simulated and reconstructed."""
     motions: Literal["all", "exact", "none"] = "exact"
+    """Motions of the image before it is scanned again: turns, mirrors and shifts by whole pixels (``exact``),
+    rotations by up to 10°, too, whose interpolation smooths errors (``all``), or none, which is a plain
+    parametric bootstrap."""
 
     @field_validator("of")
     @classmethod
@@ -79,7 +85,7 @@ class Bootstrap(Method[BootstrapRun]):
     def seconds(
         self, scan: Scan, config: BootstrapRun, plan: Plan, transform: RayTransform
     ) -> dict[str, float]:
-        """As many times those of the other method."""
+        """Multiply those of the other method by the number of scans."""
         method, settings = self._other(config, scan)
         once = method.seconds(scan, settings, plan.details, transform)
         return once | {self.name: config.bootstrap.count * sum(once.values())}
@@ -127,7 +133,7 @@ class Bootstrap(Method[BootstrapRun]):
         )
 
     def _other(self, config: BootstrapRun, scan: Scan) -> tuple[Method[Any], RunConfig]:
-        """The method that is repeated, and its settings."""
+        """Return the method that is repeated, and its settings."""
         method = find_method(config.bootstrap.of)
         shared = {name: getattr(config, name) for name in _SHARED}
         values = config.bootstrap.settings | shared | {"method": method.name}
@@ -141,5 +147,5 @@ def _with_noise(ideal: Floats, noise: NoiseModel, rng: np.random.Generator) -> F
 
 
 def _merged(told: dict[str, dict[str, Any]], chosen: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Settings by section, with what was chosen on top."""
+    """Return settings by section, with what was chosen on top."""
     return {name: told.get(name, {}) | chosen.get(name, {}) for name in (*told, *chosen)}

@@ -19,7 +19,9 @@ class CglsConfig(Section):
     """Conjugate gradients for least squares; stops at the noise level, stated or estimated."""
 
     max_iterations: int = Field(default=50, ge=1)
+    """Largest number of iterations."""
     tolerance: float = Field(default=1e-4, gt=0, allow_inf_nan=False)
+    """Relative size of the gradient at which the iteration ends even above the noise level."""
 
 
 class CglsRun(RunConfig):
@@ -38,7 +40,7 @@ class Cgls(Method[CglsRun]):
     config = CglsRun
 
     def seconds(self, scan: Scan, config: CglsRun, plan: Plan, transform: RayTransform) -> dict[str, float]:
-        """From one projection and back-projection."""
+        """Time one projection and back-projection."""
         image = torch.zeros(scan.geometry.domain_shape)
         return {self.name: config.cgls.max_iterations * time_of(lambda: transform.T(transform(image)))}
 

@@ -39,12 +39,28 @@ class DipRun(RunConfig):
     dip: DipConfig = DipConfig()
 
     def resolved(self, shape: tuple[int, int]) -> Self:
-        """The same with every choice made."""
+        """Return the same with every choice made."""
         run = self.with_preset(shape)
         return run.model_copy(update={"dip": resolve(run.dip, shape)})
 
 
-class Dip(Method[DipRun]):
+class FittedNetwork:
+    """What methods have in common that begin with the fit of a network, or of several as one batch."""
+
+    keeps_stages: ClassVar[bool] = True
+
+    def members(self, config: Any) -> int:
+        """Return how many networks are fitted."""
+        return 1
+
+    def seconds(self, scan: Scan, config: Any, plan: Plan, transform: RayTransform) -> dict[str, float]:
+        """Time a few steps of the fit, which are three passes each, and count the passes of the plan."""
+        members = self.members(config)
+        each = time_of(trial_ensemble(scan, config, plan, transform, members).step) / (3 * members)
+        return {stage.name: stage.passes * each for stage in plan.stages if stage.passes}
+
+
+class Dip(FittedNetwork, Method[DipRun]):
     """``min_w mean((A f(w) − y)²/σ²) + γ TV(f(w))``, stopped where the residual is that of the noise."""
 
     name = "dip"
@@ -56,15 +72,10 @@ class Dip(Method[DipRun]):
         "fit": "what ct_dip.fit_dip returned for the scan",
         "network": "a torch.nn.Module in place of the U-Net, (1, 1, rows, columns) to the same, of order 1",
     }
-    keeps_stages = True
 
     def plan(self, scan: Scan, config: DipRun, start: Plan) -> Plan:
         """Add the fit of the network."""
         return plan_fit(scan, config, start)
-
-    def seconds(self, scan: Scan, config: DipRun, plan: Plan, transform: RayTransform) -> dict[str, float]:
-        """From a few steps of the fit."""
-        return {STAGE: fit_seconds(trial_ensemble(scan, config, plan, transform), config)}
 
     def run(self, job: Job[DipRun]) -> Prediction:
         """Fit the network."""
@@ -108,8 +119,21 @@ def plan_fit(
     )
 
 
+def plan_draws(
+    scan: Scan, config: DipRun, start: Plan, stage: str, *, draws: int, passes: int, copies: int = 1
+) -> Plan:
+    """Add the fit of the network, and a stage that goes on with its weights and draws images.
+
+    Args:
+        copies: of what a fit holds that the stage takes.
+    """
+    held = fit_bytes(config.dip, scan.geometry.domain_shape, network=start.given.get("network"))
+    needed = copies * held + 3 * 8 * draws * start.pixels
+    return plan_fit(scan, config, start).with_stage(stage, needed, passes=passes)
+
+
 def template(scan: Scan, config: DipRun, given: Mapping[str, Any]) -> torch.nn.Module:
-    """The network that a run fits, or that the fit that it was given has."""
+    """Return the network that a run fits, or that the fit that it was given has."""
     if "fit" in given:
         return cast(DipFit, given["fit"]).template
     own: torch.nn.Module | None = given.get("network")
@@ -117,7 +141,7 @@ def template(scan: Scan, config: DipRun, given: Mapping[str, Any]) -> torch.nn.M
 
 
 def used_settings(given: Mapping[str, Any], fit: DipFit) -> dict[str, Any]:
-    """What a result says of section ``dip``: nothing of a fit that was given, or of a U-Net not used."""
+    """Return what a result says of section ``dip``: nothing of a given fit, or of a U-Net not used."""
     if given.keys() & {"fit", "posterior"}:
         return {"dip": None}
     replaced = dict.fromkeys(UNET_SETTINGS) if "network" in given else {}
@@ -127,7 +151,7 @@ def used_settings(given: Mapping[str, Any], fit: DipFit) -> dict[str, Any]:
 def trial_ensemble(
     scan: Scan, config: DipRun, plan: Plan, transform: RayTransform, members: int = 1
 ) -> Ensemble:
-    """A fit that never ends, to measure the time of its steps."""
+    """Return a fit that never ends, to measure the time of its steps."""
     dip = resolve(config.dip, scan.geometry.domain_shape)
     endless = dip.model_copy(update={"stopping": "budget", "max_steps": 10**9})
     seeds = list(range(members))
@@ -137,22 +161,13 @@ def trial_ensemble(
 
 
 def fit_seconds(trial: Ensemble, config: DipRun) -> float:
-    """What the fit lasts if it uses its whole budget of steps."""
+    """Return what the fit lasts if it uses its whole budget of steps."""
     steps = resolve(config.dip, trial.scans[0].geometry.domain_shape).max_steps
     return steps * time_of(trial.step)
 
 
-def pass_seconds(
-    scan: Scan, config: DipRun, plan: Plan, transform: RayTransform, members: int = 1
-) -> dict[str, float]:
-    """What stages last by their passes, at most, from steps of a fit, which are three passes each."""
-    trial = trial_ensemble(scan, config, plan, transform, members)
-    each = time_of(trial.step) / (3 * members)
-    return {stage.name: stage.passes * each for stage in plan.stages if stage.passes}
-
-
 def fit_network(job: Job[Any], transform: RayTransform) -> tuple[DipFit, dict[str, Any]]:
-    """The network fitted to the job's scan, and its diagnostics; a fit that was given is taken as it is."""
+    """Return the network fitted to the job's scan, or the fit that was given, and its diagnostics."""
     fit: DipFit | None = job.given.get("fit")
     if fit is None:
         (fit,), diagnostics = fit_members(job, transform)
@@ -171,7 +186,7 @@ def fit_members(
     seeds: Sequence[int] | None = None,
     kind: Callable[..., Ensemble] = Ensemble,
 ) -> tuple[list[DipFit], dict[str, Any]]:
-    """Networks fitted to the job's scan as one batch, and their diagnostics.
+    """Return networks fitted to the job's scan as one batch, and their diagnostics.
 
     Args:
         seeds: of the networks; that of the job if ``None``.
@@ -194,7 +209,7 @@ def fit_members(
 
 
 def _diagnostics(job: Job[Any], fits: Sequence[DipFit]) -> dict[str, Any]:
-    """What fits say of themselves: the longest one's steps, and means."""
+    """Return what fits say of themselves: the longest one's steps, and means."""
     _, diagnostics = job.variance()
     longest = max(fits, key=lambda fit: fit.steps)
     diagnostics |= {
@@ -211,7 +226,7 @@ def _diagnostics(job: Job[Any], fits: Sequence[DipFit]) -> dict[str, Any]:
 def predict_from(
     images: Floats, job: Job[Any], transform: RayTransform, fit: DipFit, diagnostics: dict[str, Any]
 ) -> Prediction:
-    """The prediction of images that are equally likely; see `ct_dip.weight_posterior.drawn`.
+    """Return the prediction of images that are equally likely; see `ct_dip.weight_posterior.drawn`.
 
     Args:
         images: 1/mm, (n, rows, columns).
@@ -221,10 +236,17 @@ def predict_from(
     whitened = Whitened(transform, fit.scale / deviation)
     relative = torch.as_tensor(images) / fit.scale
     drawn = drawn_prediction([relative], whitened, fit.scale, seed=job.config.seed)
+    return with_fit(drawn, job, fit, diagnostics)
+
+
+def with_fit(
+    prediction: Prediction, job: Job[Any], fit: DipFit, diagnostics: dict[str, Any], **traces: Floats
+) -> Prediction:
+    """Return a prediction with the image, traces and settings of the fit that it is from."""
     return dataclasses.replace(
-        drawn,
+        prediction,
         images={"dip": fit.image},
-        diagnostics=diagnostics | drawn.diagnostics,
-        traces=fit.traces,
+        diagnostics=diagnostics | prediction.diagnostics,
+        traces=fit.traces | traces,
         settings=used_settings(job.given, fit),
     )

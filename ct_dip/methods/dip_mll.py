@@ -11,9 +11,8 @@ from ct_dip.config import Section
 from ct_dip.data.prediction import Prediction
 from ct_dip.data.scan import Scan
 from ct_dip.method import Job, Method
-from ct_dip.methods.dip import Dip, DipRun, fit_network, pass_seconds, plan_fit, used_settings
+from ct_dip.methods.dip import Dip, DipRun, FittedNetwork, fit_network, plan_fit, used_settings
 from ct_dip.operators.linear_map import LinearMap
-from ct_dip.operators.ray import RayTransform
 from ct_dip.operators.whitened import Whitened
 from ct_dip.run_plan import Plan
 from ct_dip.solvers.lanczos import KRYLOV_BYTES, spectral_density, spectral_measure
@@ -27,6 +26,7 @@ class DipMllConfig(Section):
     """How many samples go into the result."""
 
     samples: int = Field(default=100, ge=0)
+    """Samples that are stored in the result."""
 
 
 class DipMllRun(DipRun):
@@ -42,7 +42,7 @@ class IsotropicStd(NamedTuple):
     mean: float
 
 
-class DipMll(Method[DipMllRun]):
+class DipMll(FittedNetwork, Method[DipMllRun]):
     """``x ~ N(f(w̃), s² I)``, s² the mean under ``p(y | s) = N(y − A f(w̃); 0, s² A Aᵀ + diag σ²)``.
 
     The network has seen the same sinogram: where it explains that to the noise, the likelihood is largest at
@@ -56,15 +56,10 @@ class DipMll(Method[DipMllRun]):
     gives = ("image", "error bars", "samples")
     config = DipMllRun
     accepts: ClassVar[dict[str, str]] = Dip.accepts
-    keeps_stages = True
 
     def plan(self, scan: Scan, config: DipMllRun, start: Plan) -> Plan:
         """Add the fit of the network, and Lanczos' vectors."""
         return plan_fit(scan, config, start).with_stage(LIKELIHOOD, 2 * KRYLOV_BYTES)
-
-    def seconds(self, scan: Scan, config: DipMllRun, plan: Plan, transform: RayTransform) -> dict[str, float]:
-        """From a few steps of the fit; the rest takes a second."""
-        return pass_seconds(scan, config, plan, transform)
 
     def run(self, job: Job[DipMllRun]) -> Prediction:
         """Fit the network, and look at what it leaves of the sinogram."""
@@ -90,7 +85,7 @@ class DipMll(Method[DipMllRun]):
 
 
 def isotropic_std(whitened: LinearMap, residual: Tensor, *, seed: int = 0) -> IsotropicStd:
-    """The deviation s of ``r = B u + ε``, ``u ~ N(0, s² I)`` and ``ε ~ N(0, I)``, with a flat prior of s.
+    """Return s of ``r = B u + ε``, ``u ~ N(0, s² I)``, ``ε ~ N(0, I)``, with a flat prior of s.
 
     ``−2 log p(r | s) = rᵀ (I + s² B Bᵀ)⁻¹ r + log|I + s² B Bᵀ|``, both by Lanczos quadrature, whose nodes and
     weights do not depend on s.

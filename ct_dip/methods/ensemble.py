@@ -7,8 +7,7 @@ from ct_dip.config import Section
 from ct_dip.data.prediction import Prediction
 from ct_dip.data.scan import Scan
 from ct_dip.method import Job, Method
-from ct_dip.methods.dip import DipRun, fit_members, pass_seconds, plan_fit, predict_from
-from ct_dip.operators.ray import RayTransform
+from ct_dip.methods.dip import DipRun, FittedNetwork, fit_members, plan_fit, predict_from
 from ct_dip.run_plan import Plan
 
 
@@ -16,6 +15,7 @@ class EnsembleConfig(Section):
     """How many networks; their seeds begin with that of the run."""
 
     members: int = Field(default=5, ge=2)
+    """Networks that are fitted."""
 
 
 class EnsembleRun(DipRun):
@@ -24,7 +24,7 @@ class EnsembleRun(DipRun):
     ensemble: EnsembleConfig = EnsembleConfig()
 
 
-class DeepEnsemble(Method[EnsembleRun]):
+class DeepEnsemble(FittedNetwork, Method[EnsembleRun]):
     """``mean = 1/M Σ f(w̃_m)`` and ``std² = 1/(M − 1) Σ (f(w̃_m) − mean)²`` over seeds m = 1 … M."""
 
     name = "ensemble"
@@ -33,17 +33,14 @@ class DeepEnsemble(Method[EnsembleRun]):
     reference = "Lakshminarayanan et al. 2017, Simple and scalable predictive uncertainty by deep ensembles"
     gives = ("image", "error bars", "samples")
     config = EnsembleRun
-    keeps_stages = True
 
     def plan(self, scan: Scan, config: EnsembleRun, start: Plan) -> Plan:
         """Add the fit of all networks as one batch."""
         return plan_fit(scan, config, start, members=config.ensemble.members)
 
-    def seconds(
-        self, scan: Scan, config: EnsembleRun, plan: Plan, transform: RayTransform
-    ) -> dict[str, float]:
-        """From a few steps of all networks."""
-        return pass_seconds(scan, config, plan, transform, config.ensemble.members)
+    def members(self, config: EnsembleRun) -> int:
+        """Return how many networks are fitted as one batch."""
+        return config.ensemble.members
 
     def run(self, job: Job[EnsembleRun]) -> Prediction:
         """Fit the networks together."""

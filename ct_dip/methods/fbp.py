@@ -14,7 +14,9 @@ class FbpConfig(Section):
     """Filtered back-projection."""
 
     filter: Literal["ram-lak", "shepp-logan", "cosine", "hamming", "hann"] = "hann"
+    """Window on the ramp filter; ``ram-lak`` is none."""
     cutoff: float = Field(default=1.0, gt=0, le=1)
+    """Frequency above which the filter is zero, as a fraction of the detector's highest one."""
 
 
 class FbpRun(RunConfig):

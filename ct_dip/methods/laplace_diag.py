@@ -3,7 +3,6 @@
 import dataclasses
 from typing import Any, ClassVar
 
-import torch
 from pydantic import Field
 
 from ct_dip.config import Section
@@ -11,20 +10,16 @@ from ct_dip.data.prediction import Prediction
 from ct_dip.data.scan import Scan
 from ct_dip.method import Job, Method
 from ct_dip.methods.dip import (
-    STAGE,
     Dip,
     DipRun,
+    FittedNetwork,
     fit_network,
-    fit_seconds,
     plan_fit,
     template,
-    trial_ensemble,
     used_settings,
 )
-from ct_dip.operators.ray import RayTransform
-from ct_dip.run_plan import Plan, time_of
+from ct_dip.run_plan import Plan
 from ct_dip.tangent.footprint import footprint
-from ct_dip.tangent.linearise import linearise
 from ct_dip.weight_posterior.curvature import diagonal_blocks
 from ct_dip.weight_posterior.drawn import drawn_prediction
 from ct_dip.weight_posterior.laplace import LaplaceBlock, draw_images, log_marginal_likelihood
@@ -40,7 +35,9 @@ class LaplaceConfig(Section):
     """
 
     samples: int = Field(default=200, ge=2)
+    """Samples that are stored in the result."""
     rows: int = Field(default=4096, ge=1)
+    """Measurements up to which the curvature is exact; of more, so many random combinations are taken."""
 
 
 class LaplaceRun(DipRun):
@@ -49,7 +46,7 @@ class LaplaceRun(DipRun):
     laplace: LaplaceConfig = LaplaceConfig()
 
 
-class LaplaceDiag(Method[LaplaceRun]):
+class LaplaceDiag(FittedNetwork, Method[LaplaceRun]):
     """``x = f(w̃) + J δw``, ``δw_j ~ N(0, 1/(h_j + δ))`` with ``h = diag(Jᵀ Aᵀ Σ⁻¹ A J)``.
 
     The prior's precision δ of every convolution maximises the marginal likelihood of this approximation.
@@ -62,7 +59,6 @@ class LaplaceDiag(Method[LaplaceRun]):
     gives = ("image", "error bars", "samples")
     config = LaplaceRun
     accepts: ClassVar[dict[str, str]] = Dip.accepts
-    keeps_stages = True
 
     def blocks(self, linearised: LinearisedScan, config: Any) -> list[LaplaceBlock]:
         """Return the weights with their curvature; the other methods of the family have others."""
@@ -78,16 +74,6 @@ class LaplaceDiag(Method[LaplaceRun]):
         held = 8 * (4 * sum(network.block_weights) + 3 * config.laplace.samples * start.pixels)
         plan = plan_fit(scan, config, start)
         return plan.with_stage(LAPLACE, network.jacobian_bytes + held, passes=self.passes(scan, config))
-
-    def seconds(
-        self, scan: Scan, config: LaplaceRun, plan: Plan, transform: RayTransform
-    ) -> dict[str, float]:
-        """From steps of the fit, and one chunk of passes."""
-        trial = trial_ensemble(scan, config, plan, transform)
-        jacobian = linearise(trial.template, trial.inputs[:1, None])
-        images = torch.rand(jacobian.chunk, *jacobian.range_shape)
-        one = time_of(lambda: jacobian.T(images)) / jacobian.chunk
-        return {STAGE: fit_seconds(trial, config), LAPLACE: one * self.passes(scan, config)}
 
     def run(self, job: Job[LaplaceRun]) -> Prediction:
         """Fit the network, linearise it, and draw from its weights."""

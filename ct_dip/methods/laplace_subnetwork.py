@@ -16,6 +16,7 @@ class SubnetworkConfig(Section):
     """How many weights are uncertain; all others stay where they are."""
 
     weights: int = Field(default=500, ge=1)
+    """Weights that are uncertain; the others stay at their fitted values."""
 
 
 class LaplaceSubnetworkRun(LaplaceRun):

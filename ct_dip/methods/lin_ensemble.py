@@ -34,6 +34,7 @@ class LinEnsembleConfig(Section):
     """How many networks; their seeds begin with that of the run."""
 
     members: int = Field(default=3, ge=1)
+    """Networks that are fitted and linearised."""
 
 
 class LinEnsembleRun(LinDipRun):
@@ -67,7 +68,7 @@ class LinEnsemble(Method[LinEnsembleRun]):
     def seconds(
         self, scan: Scan, config: LinEnsembleRun, plan: Plan, transform: RayTransform
     ) -> dict[str, float]:
-        """As many times those of lin-dip as there are members."""
+        """Multiply those of lin-dip by the number of members."""
         members = config.lin_ensemble.members
         stages = tuple(dataclasses.replace(s, passes=s.passes // members) for s in plan.stages)
         one = LinDip().seconds(scan, config, dataclasses.replace(plan, stages=stages), transform)
@@ -99,7 +100,7 @@ class LinEnsemble(Method[LinEnsembleRun]):
 
 
 def _mixture(parts: list[Prediction], samples: int, diagnostics: dict[str, Any]) -> Prediction:
-    """The mixture of equally likely predictions; samples are taken from one after the other."""
+    """Return the mixture of equally likely predictions; samples are taken from one after the other."""
     first = parts[0]
     variances = [np.square(part.std) for part in parts if part.std is not None]
     drawn = [part.samples for part in parts if part.samples is not None]

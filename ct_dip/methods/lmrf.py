@@ -7,17 +7,21 @@ from ct_dip.data.prediction import Prediction
 from ct_dip.data.scan import Scan
 from ct_dip.image_space.gibbs import LaplaceField
 from ct_dip.method import Job, Method
-from ct_dip.methods.gmrf import GibbsConfig, plan_gibbs, run_gibbs
+from ct_dip.methods.gmrf import GibbsConfig, gibbs_seconds, plan_gibbs, run_gibbs
+from ct_dip.operators.ray import RayTransform
 from ct_dip.run_plan import Plan
 
 
 class LmrfConfig(GibbsConfig):
     """One chain; ``weights``: of the Gaussian that every draw is from, see `LaplaceField`.
 
-    ``ugla`` is faster and has the better images; ``exact`` samples the Laplace field itself.
+    ``ugla`` is faster and has the better images, but with few views it may flatten them, which is warned of;
+    ``exact`` samples the Laplace field itself.
     """
 
     weights: Literal["ugla", "exact"] = "ugla"
+    """How weights of differences are updated: ``ugla`` approximates them, is faster and has the better
+    images; ``exact`` samples the Laplace field itself."""
 
 
 class LmrfRun(RunConfig):
@@ -40,8 +44,14 @@ class Lmrf(Method[LmrfRun]):
         """Keep all draws in memory."""
         return plan_gibbs(config.lmrf, start)
 
+    def seconds(self, scan: Scan, config: LmrfRun, plan: Plan, transform: RayTransform) -> dict[str, float]:
+        """Time the first draws."""
+        return gibbs_seconds(scan, transform, config.lmrf, _prior(config.lmrf, plan))
+
     def run(self, job: Job[LmrfRun]) -> Prediction:
-        """Sample."""
-        settings, transform = job.config.lmrf, job.transform()
-        prior = LaplaceField(job.plan.pixels, exact=settings.weights == "exact")
-        return run_gibbs(job, transform, settings, prior)
+        """Sample the field, its precision and the noise in turns."""
+        return run_gibbs(job, job.config.lmrf, _prior(job.config.lmrf, job.plan))
+
+
+def _prior(settings: LmrfConfig, plan: Plan) -> LaplaceField:
+    return LaplaceField(plan.pixels, exact=settings.weights == "exact")

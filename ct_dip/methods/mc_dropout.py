@@ -9,8 +9,7 @@ from ct_dip.data.prediction import Prediction
 from ct_dip.data.scan import Scan
 from ct_dip.dip.dropout import DropoutEnsemble, dropout_images
 from ct_dip.method import Job, Method
-from ct_dip.methods.dip import DipRun, fit_members, pass_seconds, plan_fit, predict_from
-from ct_dip.operators.ray import RayTransform
+from ct_dip.methods.dip import DipRun, FittedNetwork, fit_members, plan_fit, predict_from
 from ct_dip.run_plan import Plan
 
 PASSES = "passes with dropout"  # name of the stage
@@ -20,7 +19,9 @@ class McDropoutConfig(Section):
     """Probability that a channel is dropped after a 3×3 convolution, and passes that images are made from."""
 
     rate: float = Field(default=0.05, ge=0, lt=1)
+    """Probability that a channel is dropped after a 3 × 3 convolution."""
     passes: int = Field(default=100, ge=2)
+    """Passes with other channels dropped; each is a sample."""
 
 
 class McDropoutRun(DipRun):
@@ -29,7 +30,7 @@ class McDropoutRun(DipRun):
     mc_dropout: McDropoutConfig = McDropoutConfig()
 
 
-class McDropout(Method[McDropoutRun]):
+class McDropout(FittedNetwork, Method[McDropoutRun]):
     """``x = f(w̃ ⊙ m)`` with channels that are dropped at random, ``m ~ Bernoulli(1 − p)/(1 − p)``."""
 
     name = "mc-dropout"
@@ -38,17 +39,10 @@ class McDropout(Method[McDropoutRun]):
     reference = "Gal and Ghahramani 2016, Dropout as a Bayesian approximation; for DIP Laves et al. 2020"
     gives = ("image", "error bars", "samples")
     config = McDropoutRun
-    keeps_stages = True
 
     def plan(self, scan: Scan, config: McDropoutRun, start: Plan) -> Plan:
         """Add the fit of the network, and passes, which take less memory."""
         return plan_fit(scan, config, start).with_stage(PASSES, passes=config.mc_dropout.passes)
-
-    def seconds(
-        self, scan: Scan, config: McDropoutRun, plan: Plan, transform: RayTransform
-    ) -> dict[str, float]:
-        """From a few steps of the fit, without dropout."""
-        return pass_seconds(scan, config, plan, transform)
 
     def run(self, job: Job[McDropoutRun]) -> Prediction:
         """Fit the network with dropout, then look at it many times."""

@@ -1,6 +1,5 @@
 """A deep image prior with independent Gaussians over its convolution weights."""
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 
@@ -10,20 +9,16 @@ from torch import Tensor
 from ct_dip.config import Section
 from ct_dip.data.prediction import Prediction
 from ct_dip.data.scan import Scan
-from ct_dip.dip.fit import fit_bytes
 from ct_dip.method import Job, Method
 from ct_dip.methods.dip import (
-    STAGE,
     Dip,
     DipRun,
+    FittedNetwork,
     fit_network,
-    fit_seconds,
-    plan_fit,
-    trial_ensemble,
-    used_settings,
+    plan_draws,
+    with_fit,
 )
-from ct_dip.operators.ray import RayTransform
-from ct_dip.run_plan import Plan, time_of
+from ct_dip.run_plan import Plan
 from ct_dip.weight_posterior.drawn import drawn_prediction
 from ct_dip.weight_posterior.mean_field import (
     MeanField,
@@ -35,16 +30,21 @@ from ct_dip.weight_posterior.potential import Potential
 
 VARIATIONAL = "variational inference"  # name of the stage
 _LAST = 100  # steps that the bound is averaged over
-_COSTS = 2  # steps of a fit that one with local noise takes as long as, about
+_PASSES = 6  # of a step with local noise, which takes as long as two of a fit, about
 
 
 class VariationalConfig(Section):
     """Variational inference; for ``noise`` see `ct_dip.weight_posterior.mean_field`."""
 
     steps: int = Field(default=2000, ge=1)
+    """Steps of Adam on the variational bound."""
     rate: float = Field(default=1e-3, gt=0, allow_inf_nan=False)
+    """Learning rate of Adam."""
     noise: Literal["local", "weights"] = "local"
+    """Where randomness enters: at the outputs of the convolutions (``local`` reparameterisation) or at their
+    weights."""
     samples: int = Field(default=200, ge=2)
+    """Samples that are stored in the result."""
 
 
 class VariationalRun(DipRun):
@@ -53,7 +53,7 @@ class VariationalRun(DipRun):
     variational: VariationalConfig = VariationalConfig()
 
 
-class Mfvi(Method[VariationalRun]):
+class Mfvi(FittedNetwork, Method[VariationalRun]):
     """``min E_q[½ ‖(A f(w) − y)/σ_y‖² + λ TV(f(w))] + KL(q‖p)``, ``q = Π N(μ_j, σ_j²)``, ``p = N(0, s²)``.
 
     It starts at the fitted network. The prior variance s² of every convolution is ``mean_j(μ_j² + σ_j²)``, at
@@ -67,7 +67,6 @@ class Mfvi(Method[VariationalRun]):
     gives = ("image", "error bars", "samples")
     config = VariationalRun
     accepts: ClassVar[dict[str, str]] = Dip.accepts
-    keeps_stages = True
 
     warm_up: ClassVar[float] = 0.0  # part of the steps in which the divergence's weight grows
 
@@ -85,18 +84,9 @@ class Mfvi(Method[VariationalRun]):
 
     def plan(self, scan: Scan, config: VariationalRun, start: Plan) -> Plan:
         """Add the fit of the network, and that of means and variances."""
-        held = fit_bytes(config.dip, scan.geometry.domain_shape, network=start.given.get("network"))
-        images = 3 * 8 * config.variational.samples * start.pixels
-        passes = 6 * config.variational.steps + config.variational.samples
-        return plan_fit(scan, config, start).with_stage(VARIATIONAL, 2 * held + images, passes=passes)
-
-    def seconds(
-        self, scan: Scan, config: VariationalRun, plan: Plan, transform: RayTransform
-    ) -> dict[str, float]:
-        """From steps of the fit."""
-        trial = trial_ensemble(scan, config, plan, transform)
-        one = time_of(trial.step)
-        return {STAGE: fit_seconds(trial, config), VARIATIONAL: _COSTS * config.variational.steps * one}
+        settings = config.variational
+        passes = _PASSES * settings.steps + settings.samples
+        return plan_draws(scan, config, start, VARIATIONAL, draws=settings.samples, passes=passes, copies=2)
 
     def run(self, job: Job[VariationalRun]) -> Prediction:
         """Fit the network, then means and variances of its weights."""
@@ -120,10 +110,4 @@ class Mfvi(Method[VariationalRun]):
             draws = draw_images(potential, q, settings.samples, seed)
             prediction = drawn_prediction(draws, potential.whitened, fit.scale, seed=seed)
         diagnostics |= more | {"negative_bound": float(trace[-_LAST:].mean())}
-        return dataclasses.replace(
-            prediction,
-            images={"dip": fit.image},
-            diagnostics=diagnostics | prediction.diagnostics,
-            traces=fit.traces | {"negative_bound": trace.numpy()},
-            settings=used_settings(job.given, fit),
-        )
+        return with_fit(prediction, job, fit, diagnostics, negative_bound=trace.numpy())

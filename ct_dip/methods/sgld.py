@@ -11,21 +11,17 @@ from torch import Tensor
 from ct_dip.config import Section
 from ct_dip.data.prediction import Prediction
 from ct_dip.data.scan import Scan
-from ct_dip.dip.fit import fit_bytes
 from ct_dip.image_space.effective_size import effective_size
 from ct_dip.method import Job, Method
 from ct_dip.methods.dip import (
-    STAGE,
     Dip,
     DipRun,
+    FittedNetwork,
     fit_network,
-    fit_seconds,
-    plan_fit,
-    trial_ensemble,
-    used_settings,
+    plan_draws,
+    with_fit,
 )
-from ct_dip.operators.ray import RayTransform
-from ct_dip.run_plan import Plan, time_of
+from ct_dip.run_plan import Plan
 from ct_dip.weight_posterior.drawn import drawn_prediction
 from ct_dip.weight_posterior.langevin import preconditioned_langevin
 from ct_dip.weight_posterior.potential import Potential
@@ -39,9 +35,13 @@ class SgldConfig(Section):
     """Langevin dynamics; ``step`` is relative to the stiffest direction, see the module of the chain."""
 
     burn_in: int = Field(default=1000, ge=1)
-    steps: int = Field(default=4000, ge=1)  # after the burn-in
-    samples: int = Field(default=200, ge=2)  # that are kept of them
+    """Steps before the first sample."""
+    steps: int = Field(default=4000, ge=1)
+    """Steps after the burn-in."""
+    samples: int = Field(default=200, ge=2)
+    """Samples that are kept of these steps."""
     step: float = Field(default=1.0, gt=0, lt=4)
+    """Step size relative to the stiffest direction, at which 4 is unstable."""
 
 
 class SgldRun(DipRun):
@@ -50,7 +50,7 @@ class SgldRun(DipRun):
     sgld: SgldConfig = SgldConfig()
 
 
-class Sgld(Method[SgldRun]):
+class Sgld(FittedNetwork, Method[SgldRun]):
     """``w ← w − ½ ε G ∇U(w) + N(0, ε G)``, ``U = ½ ‖(A f(w) − y)/σ‖² + λ TV(f(w)) + ½ wᵀ Λ w``.
 
     The chain starts at the fitted network. Λ is the inverse variance of a U-Net's initial weights, G the
@@ -64,20 +64,12 @@ class Sgld(Method[SgldRun]):
     gives = ("image", "error bars", "samples")
     config = SgldRun
     accepts: ClassVar[dict[str, str]] = Dip.accepts
-    keeps_stages = True
 
     def plan(self, scan: Scan, config: SgldRun, start: Plan) -> Plan:
         """Add the fit of the network, and the chain."""
-        held = fit_bytes(config.dip, scan.geometry.domain_shape, network=start.given.get("network"))
-        images = 3 * 8 * config.sgld.samples * start.pixels
-        steps = config.sgld.burn_in + config.sgld.steps
-        return plan_fit(scan, config, start).with_stage(CHAIN, held + images, passes=3 * steps)
-
-    def seconds(self, scan: Scan, config: SgldRun, plan: Plan, transform: RayTransform) -> dict[str, float]:
-        """From steps of the fit, which take as long as those of the chain."""
-        trial = trial_ensemble(scan, config, plan, transform)
-        steps = config.sgld.burn_in + config.sgld.steps
-        return {STAGE: fit_seconds(trial, config), CHAIN: steps * time_of(trial.step)}
+        settings = config.sgld
+        passes = 3 * (settings.burn_in + settings.steps)
+        return plan_draws(scan, config, start, CHAIN, draws=settings.samples, passes=passes)
 
     def run(self, job: Job[SgldRun]) -> Prediction:
         """Fit the network, and start a chain at it."""
@@ -119,11 +111,5 @@ class Sgld(Method[SgldRun]):
                 f"The chain is worth {effective:.0f} independent samples in a typical pixel: its error bars "
                 "are too narrow and depend on where it started. Raise sgld.steps."
             )
-        return dataclasses.replace(
-            prediction,
-            images={"dip": fit.image},
-            diagnostics=diagnostics | prediction.diagnostics,
-            warnings=tuple(warnings),
-            traces=fit.traces,
-            settings=used_settings(job.given, fit),
-        )
+        found = with_fit(prediction, job, fit, diagnostics)
+        return dataclasses.replace(found, warnings=tuple(warnings))

@@ -10,8 +10,7 @@ from ct_dip.data.prediction import Prediction
 from ct_dip.data.scan import Scan
 from ct_dip.dip.snapshots import SnapshotEnsemble
 from ct_dip.method import Job, Method
-from ct_dip.methods.dip import DipRun, fit_members, pass_seconds, plan_fit, predict_from
-from ct_dip.operators.ray import RayTransform
+from ct_dip.methods.dip import DipRun, FittedNetwork, fit_members, plan_fit, predict_from
 from ct_dip.run_plan import Plan
 
 
@@ -19,6 +18,7 @@ class SnapshotConfig(Section):
     """How many cycles; the first is a whole fit, the others are as long as its cool-down."""
 
     cycles: int = Field(default=8, ge=1)
+    """Cycles of the learning rate; each ends with a snapshot."""
 
 
 class SnapshotRun(DipRun):
@@ -27,7 +27,7 @@ class SnapshotRun(DipRun):
     snapshot: SnapshotConfig = SnapshotConfig()
 
 
-class Snapshot(Method[SnapshotRun]):
+class Snapshot(FittedNetwork, Method[SnapshotRun]):
     """Mean and deviations of ``f(w_m)``, w_m at the end of cycle m of rates ``½ peak (1 + cos πt)``."""
 
     name = "snapshot"
@@ -36,18 +36,11 @@ class Snapshot(Method[SnapshotRun]):
     reference = "Huang et al. 2017, Snapshot ensembles: train 1, get M for free"
     gives = ("image", "error bars", "samples")
     config = SnapshotRun
-    keeps_stages = True
 
     def plan(self, scan: Scan, config: SnapshotRun, start: Plan) -> Plan:
         """Add the fit with all its cycles."""
         more = (config.snapshot.cycles - 1) * config.dip.cooldown_steps
         return plan_fit(scan, config, start, more_steps=more, copies=2 * config.snapshot.cycles)
-
-    def seconds(
-        self, scan: Scan, config: SnapshotRun, plan: Plan, transform: RayTransform
-    ) -> dict[str, float]:
-        """From a few steps of the fit."""
-        return pass_seconds(scan, config, plan, transform)
 
     def run(self, job: Job[SnapshotRun]) -> Prediction:
         """Fit the network in cycles."""

@@ -11,8 +11,7 @@ from ct_dip.data.scan import Scan
 from ct_dip.dip.swag import SwagEnsemble, SwagFit
 from ct_dip.errors import InputError
 from ct_dip.method import Job, Method
-from ct_dip.methods.dip import DipRun, fit_members, pass_seconds, plan_fit, predict_from
-from ct_dip.operators.ray import RayTransform
+from ct_dip.methods.dip import DipRun, FittedNetwork, fit_members, plan_fit, predict_from
 from ct_dip.run_plan import Plan
 
 SAMPLES = "samples of weights"  # name of the stage
@@ -25,11 +24,17 @@ class SwagConfig(Section):
     """
 
     collected: int = Field(default=50, ge=2)
+    """Weights that are collected after the fit."""
     every: int = Field(default=10, ge=1)
+    """Steps between two of them."""
     batch: float = Field(default=0.25, gt=0, le=1)
+    """Share of the views that a step sees."""
     rate: float = Field(default=0.3, gt=0, allow_inf_nan=False)
+    """Learning rate relative to the fit's peak rate."""
     differences: int = Field(default=20, ge=2)
+    """Differences from the mean that the low-rank part of the covariance is made from, the last ones."""
     samples: int = Field(default=100, ge=2)
+    """Samples that are stored in the result."""
 
 
 class SwagRun(DipRun):
@@ -38,7 +43,7 @@ class SwagRun(DipRun):
     swag: SwagConfig = SwagConfig()
 
 
-class Swag(Method[SwagRun]):
+class Swag(FittedNetwork, Method[SwagRun]):
     """``x = f(w)`` with ``w ~ N(w̄, ½ diag(s²) + ½ DᵀD/(K − 1))``, moments of the weights along a fit."""
 
     name = "swag"
@@ -47,7 +52,6 @@ class Swag(Method[SwagRun]):
     reference = "Maddox et al. 2019, A simple baseline for Bayesian uncertainty in deep learning"
     gives = ("image", "error bars", "samples")
     config = SwagRun
-    keeps_stages = True
 
     def plan(self, scan: Scan, config: SwagRun, start: Plan) -> Plan:
         """Add the fit with the steps after it, and a pass for every sample."""
@@ -60,10 +64,6 @@ class Swag(Method[SwagRun]):
         steps, copies = settings.collected * settings.every, 2 * settings.differences + 4
         plan = plan_fit(scan, config, start, more_steps=steps, copies=copies)
         return plan.with_stage(SAMPLES, passes=settings.samples)
-
-    def seconds(self, scan: Scan, config: SwagRun, plan: Plan, transform: RayTransform) -> dict[str, float]:
-        """From a few steps of the fit."""
-        return pass_seconds(scan, config, plan, transform)
 
     def run(self, job: Job[SwagRun]) -> Prediction:
         """Fit the network, go on, and sample its weights."""

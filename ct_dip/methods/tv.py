@@ -21,9 +21,15 @@ class TvConfig(Section):
     """Total variation; ``strength`` is relative to the noise, a pure number, or chosen from the data."""
 
     strength: Strength = "auto"
+    """Weight of total variation relative to the noise, a pure number; ``auto`` chooses it by cross-validation
+    over views."""
     isotropic: bool = True
+    """Whether total variation is that of gradients' lengths, with no preferred direction, or of their
+    components."""
     tolerance: float = Field(default=1e-3, gt=0, allow_inf_nan=False)
+    """Relative duality gap at which the iteration ends."""
     max_iterations: int = Field(default=5000, ge=1)
+    """Largest number of iterations."""
 
 
 class TvRun(RunConfig):
@@ -42,7 +48,7 @@ class Tv(Method[TvRun]):
     config = TvRun
 
     def seconds(self, scan: Scan, config: TvRun, plan: Plan, transform: RayTransform) -> dict[str, float]:
-        """From one projection and back-projection."""
+        """Time one projection and back-projection."""
         image = torch.zeros(scan.geometry.domain_shape)
         return {self.name: config.tv.max_iterations * time_of(lambda: transform.T(transform(image)))}
 

@@ -34,8 +34,12 @@ class TvGaussConfig(Section):
     """
 
     smoothing: float = Field(default=0.3, gt=0, allow_inf_nan=False)
+    """ε of the weights, in units of σ/‖A e_j‖, the noise of a pixel whose neighbours are known."""
     noise: Literal["fitted", "stated"] = "fitted"
+    """Whether the size of the noise is found by evidence together with the prior's scale, or taken as
+    stated."""
     samples: int = Field(default=200, ge=2)
+    """Samples that are stored in the result."""
 
 
 class TvGaussRun(RunConfig):
@@ -74,7 +78,7 @@ class TvGauss(Method[TvGaussRun]):
     def seconds(
         self, scan: Scan, config: TvGaussRun, plan: Plan, transform: RayTransform
     ) -> dict[str, float]:
-        """Those of total variation at most; the error bars are not counted."""
+        """Return those of total variation at most; the error bars are not counted."""
         return {"total variation": Tv().seconds(scan, config, plan, transform)[Tv.name]}  # type: ignore[arg-type]
 
     def run(self, job: Job[TvGaussRun]) -> Prediction:
@@ -110,7 +114,7 @@ class TvGauss(Method[TvGaussRun]):
 
 
 def majorant_weights(image: Tensor, strength: float, smoothing: float, *, isotropic: bool = True) -> Tensor:
-    """``λ/√(|D f|² + ε²)`` of every difference, (2, rows, columns); per pixel if isotropic."""
+    """Return ``λ/√(|D f|² + ε²)`` of every difference, (2, rows, columns); per pixel if isotropic."""
     rows, columns = image.shape
     squares = FiniteDifferences((rows, columns))(image).square()
     if isotropic:
@@ -121,7 +125,7 @@ def majorant_weights(image: Tensor, strength: float, smoothing: float, *, isotro
 def _posterior(
     job: Job[TvGaussRun], problem: PixelProblem, weights: Tensor
 ) -> tuple[Tensor, Tensor, dict[str, float]]:
-    """Deviations of pixels, (pixels,), samples of errors, (samples, pixels), and what was fitted."""
+    """Return deviations, (pixels,), samples of errors, (samples, pixels), and what was fitted."""
     settings, rng = job.config.tv_gauss, np.random.default_rng(job.config.seed)
     fit_noise = settings.noise == "fitted"
     if job.plan.details:

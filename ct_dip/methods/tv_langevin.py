@@ -31,11 +31,17 @@ class TvLangevinConfig(Section):
     """
 
     chains: int = Field(default=4, ge=1)
+    """Chains that run side by side."""
     draws: int = Field(default=400, ge=2)
+    """States of each chain that are kept."""
     burn_in: int = Field(default=100, ge=0)
+    """States of each chain that are dropped before."""
     steps: int = Field(default=4, ge=1)
+    """Steps between two states."""
     stages: int = Field(default=5, ge=2)
+    """Gradients per step; more go further at the same cost and discretise more coarsely."""
     samples: int = Field(default=200, ge=2)
+    """Draws that are stored in the result, evenly spaced."""
 
 
 class TvLangevinRun(RunConfig):
@@ -65,7 +71,7 @@ class TvLangevin(Method[TvLangevinRun]):
     def seconds(
         self, scan: Scan, config: TvLangevinRun, plan: Plan, transform: RayTransform
     ) -> dict[str, float]:
-        """From one projection and back-projection of all chains."""
+        """Time one projection and back-projection of all chains."""
         settings = config.tv_langevin
         images = torch.zeros(settings.chains, *scan.geometry.domain_shape)
         gradients = (settings.burn_in + settings.draws) * settings.steps * settings.stages

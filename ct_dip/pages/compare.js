@@ -1,5 +1,5 @@
 // Sorts a table by the column whose heading is pressed; again turns it round. Empty cells stay at the end.
-for (const button of document.querySelectorAll("th button")) {
+for (const button of document.querySelectorAll("table:not([data-paged]) th button")) {
   button.addEventListener("click", () => {
     const heading = button.closest("th"), body = heading.closest("table").tBodies[0];
     const up = heading.getAttribute("aria-sort") === "descending";

@@ -1,7 +1,9 @@
 """The page that compares methods: one table, pictures side by side. One file, no network."""
 
 import base64
+import dataclasses
 import io
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -10,7 +12,7 @@ from typing import Any
 
 import matplotlib
 import numpy as np
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 from PIL import Image
 
@@ -65,36 +67,56 @@ def write_compare_page(path: str | Path, table: MethodTable, *, title: str = "")
 
 def render_compare_page(table: MethodTable, *, title: str = "") -> str:
     """Return the page as text."""
+    digests = table.digests
+    scans = [table.of_scan(digest) for digest in digests]
+    return (
+        page_environment()
+        .get_template("compare.html.j2")
+        .render(
+            mark=Markup(MARK),
+            style=assets("report.css", "compare.css"),
+            script=assets("compare.js"),
+            title=title or heading(table),
+            ranking=ranking_sentences(table),
+            table=table,
+            shown=shown_table(table),
+            rest=other_figures(table),
+            columns=MAIN,
+            scans=[
+                {
+                    "label": table.scan(digest),
+                    "table": shown_table(scan),
+                    "pictures": pictures(scan) if number < MOST_SCANS else None,
+                }
+                for number, (digest, scan) in enumerate(zip(digests, scans, strict=True))
+            ],
+            most_scans=MOST_SCANS,
+            summaries=_summaries(table),
+            notes=_notes(table),
+            runs=[
+                (table.scan(row.scan_digest).name, row) for row in table.rows if row.prediction is not None
+            ],
+        )
+    )
+
+
+def page_environment() -> Environment:
+    """Return where pages that compare are made: templates of this package, and how numbers are written."""
     environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=FunctionLoader(_asset),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     environment.filters["duration"] = format_duration
     environment.filters["short"] = lambda value: f"{value:.2g}"
-    digests = table.digests
-    scans = [table.of_scan(digest) for digest in digests]
-    return environment.from_string(_asset("compare.html.j2")).render(
-        mark=Markup(MARK),
-        style=Markup(_asset("report.css") + _asset("compare.css")),
-        script=Markup(_asset("compare.js")),
-        title=title or heading(table),
-        ranking=ranking_sentences(table),
-        table=table,
-        shown=shown_table(table),
-        rest=other_figures(table),
-        columns=MAIN,
-        scans=[
-            {
-                "label": table.scan(digest),
-                "table": shown_table(scan),
-                "pictures": pictures(scan) if number < MOST_SCANS else None,
-            }
-            for number, (digest, scan) in enumerate(zip(digests, scans, strict=True))
-        ],
-        most_scans=MOST_SCANS,
-        summaries=_summaries(table),
-        notes=_notes(table),
-        runs=[(table.scan(row.scan_digest).name, row) for row in table.rows if row.prediction is not None],
-    )
+    return environment
+
+
+def assets(*names: str) -> Markup:
+    """Return style sheets or scripts of this package, one after the other."""
+    return Markup("").join(Markup(_asset(name)) for name in names)
 
 
 def heading(table: MethodTable) -> str:
@@ -195,17 +217,24 @@ def other_figures(table: MethodTable) -> list[tuple[str, list[tuple[str, str, bo
     return lines
 
 
-def pictures(scan: MethodTable) -> dict[str, Any] | None:
-    """Return image, error and error bar of every method on one scan, on scales that they share."""
+def pictures(scan: MethodTable, *, longest: int | None = None) -> dict[str, Any] | None:
+    """Return image, error and error bar of every method on one scan, on scales that they share.
+
+    Args:
+        longest: pixels of a picture's longer side at most; blocks of pixels are averaged to get there.
+    """
     methods = scan.ranked()
     found = {row.method: row.prediction for row in scan.rows if row.prediction is not None}
     if not found:
         return None
     predictions = [found[method] for method in methods if method in found]
     compared = next((each.comparison for each in predictions if each.comparison is not None), None)
-    images = [_masked(each, each.mean) for each in predictions]
-    errors = [each.difference(compared) for each in predictions] if compared is not None else []
-    bars = [None if each.std is None else _masked(each, each.std) for each in predictions]
+    factor = 1 if longest is None else math.ceil(max(predictions[0].mean.shape) / longest)
+    images = [_reduced(_masked(each, each.mean), factor) for each in predictions]
+    errors = [_reduced(each.difference(compared), factor) for each in predictions] if compared else []
+    bars = [None if each.std is None else _reduced(_masked(each, each.std), factor) for each in predictions]
+    if compared is not None:
+        compared = dataclasses.replace(compared, image=_reduced(compared.image, factor))
     grey, error, bar = scales(images, errors, [each for each in bars if each is not None], compared)
     columns = [
         {
@@ -218,7 +247,8 @@ def pictures(scan: MethodTable) -> dict[str, Any] | None:
     ]
     known = None
     if compared is not None:
-        known = {"name": compared.name, "image": grey.picture(_masked(predictions[0], compared.image))}
+        seen = np.where(np.isfinite(images[0]), compared.image, np.nan)
+        known = {"name": compared.name, "image": grey.picture(seen)}
     scale_list = [each for each in (grey, error, bar) if each is not None]
     return {"methods": columns, "known": known, "error": error, "bar": bar, "scales": scale_list}
 
@@ -245,6 +275,15 @@ def scales(
         widest = float(np.nanquantile(np.stack(bars), 0.995)) or 1.0
         bar = Scale(title="standard deviation, 1/mm", colours="viridis", low=0.0, high=widest)
     return grey, error, bar
+
+
+def _reduced(image: Floats, factor: int) -> Floats:
+    """Return means over blocks of factor × factor pixels; what is left over at the edges is cut."""
+    if factor == 1:
+        return image
+    rows, columns = (n // factor for n in image.shape)
+    blocks = image[: rows * factor, : columns * factor].reshape(rows, factor, columns, factor)
+    return np.asarray(blocks.mean(axis=(1, 3)))
 
 
 def _masked(prediction: Prediction, image: Floats) -> Floats:

@@ -9,49 +9,69 @@ from ct_dip.errors import InputError
 
 
 class InferenceConfig(Section):
-    """Bayesian inference with the linearised network; see `ct_dip.posterior.fit.fit_posterior`.
-
-    ``objective``: ``scale`` takes the block variances from the fitted weights and one common scale by
-    evidence; ``optimum`` fits all of them by evidence at the tangent model's optimum; ``fit`` by evidence
-    at the fitted weights; ``auto`` is ``scale``, or ``optimum`` with TV-PredCP, which is about tap lengths
-    that ``scale`` does not fit.
-    """
+    """Bayesian inference with the linearised network; see `ct_dip.posterior.fit.fit_posterior`."""
 
     prior: Literal["block", "isotropic", "g"] = "block"
+    """Prior of the weights: a variance and a tap length for every block of convolutions (``block``), one
+    variance for all (``isotropic``), or one variance with weights scaled by their effect on the sinogram
+    (``g``)."""
     prior_mean: Literal["tangent", "zero"] = "tangent"
+    """Mean of the image before the data: ``f(w̃) − J w̃`` of the tangent model, or zero."""
     objective: Literal["auto", "scale", "optimum", "fit"] = "auto"
-    # weak: log-normal around the fitted weights; auto: that where several variances are to be fitted
+    """How the prior's variances are found. ``scale``: block variances from the fitted weights, one common
+    scale by evidence; ``optimum``: all of them by evidence at the tangent model's optimum; ``fit``: by
+    evidence at the fitted weights; ``auto``: ``scale``, or ``optimum`` with TV-PredCP, which is about tap
+    lengths that ``scale`` does not fit."""
     hyperprior: Literal["auto", "weak", "none", "tv-predcp"] = "auto"
+    """Prior of the hyperparameters: log-normal around the fitted weights (``weak``), flat (``none``), or
+    TV-PredCP; ``auto`` is ``weak`` where several variances are fitted, ``none`` elsewhere."""
     predcp_strength: Literal["fit", "paper"] | PositiveFloat = "fit"
+    """λ of TV-PredCP, per unit of total variation of the network's image: that of the network's fit, that of
+    the paper, or a number."""
     complement: Literal["slope", "white", "floor", "none"] = "slope"
+    """Variance of what the network cannot show: at edges and in plateaus (``slope``), the same everywhere and
+    found by evidence (``white``), the published constant (``floor``), or none."""
     noise: Literal["learned", "fixed"] = "learned"
-    # Factor on the weights' prior variance in the error bars, not in the image. Around 0.2 is calibrated for
-    # KMNIST, and overconfident for gray objects; see experiments/README.md.
+    """Whether the size of the noise is found by evidence or taken as stated."""
     temper: float = Field(default=1.0, gt=0, le=1)
-    # exact: all matrices; compressed: few directions of the sinogram; iterative: products; auto: by size
+    """Factor on the weights' prior variance in the error bars, not in the image. About 0.2 is calibrated for
+    handwritten characters and overconfident for gray objects; see experiments/README.md."""
     regime: Literal["auto", "exact", "compressed", "iterative"] = "auto"
-    # Trace of the signal that a compression may leave out, in units of the noise's; auto: by size
+    """How the posterior is computed: with all matrices (``exact``), with a few directions of the sinogram
+    (``compressed``), with products alone (``iterative``); ``auto`` chooses by size and memory."""
     compression: Literal["auto"] | Annotated[float, Field(gt=0, lt=1)] = "auto"
-    # closed: exact deviations in the compressed regime, a pass of the network for every pixel; auto: by size
+    """Trace of the signal that a compression may leave out, as a fraction of the trace of the noise; ``auto``
+    goes by size."""
     deviations: Literal["auto", "closed", "samples"] = "auto"
-    tolerance: float = Field(
-        default=1e-3, gt=0, lt=1
-    )  # true relative residual of the iterative regime's solves
-    probes: int = Field(default=10, ge=2)  # of the iterative regime's gradients and log-determinants
-    preconditioner_rank: int = Field(default=200, ge=1)  # of the iterative regime
-    starts: int = Field(default=3, ge=1)  # of the search for hyperparameters
-    integrate: Literal["none", "laplace"] = "none"  # over hyperparameters
-    # Shown: f(w̃), x*, the mean of the two, or total variation; auto: the mean where TV is weak, else f(w̃);
-    # or total variation where that predicts views better that were held out
+    """How the compressed regime finds standard deviations: in closed form, at one pass of the network for
+    every pixel, or from samples; ``auto`` is ``closed`` up to 2,048 pixels."""
+    tolerance: float = Field(default=1e-3, gt=0, lt=1)
+    """True relative residual of the iterative regime's solves."""
+    probes: int = Field(default=10, ge=2)
+    """Random vectors behind the gradients and log-determinants of the iterative regime."""
+    preconditioner_rank: int = Field(default=200, ge=1)
+    """Rank of the iterative regime's Nyström preconditioner."""
+    starts: int = Field(default=3, ge=1)
+    """Starting points of the search for hyperparameters."""
+    integrate: Literal["none", "laplace"] = "none"
+    """Whether hyperparameters are integrated over by Laplace's approximation rather than fixed at their
+    optimum."""
     image: Literal["auto", "mean", "linear", "dip", "tv"] = "auto"
-    # views: error bars are widened until they explain views that a first fit did not see
+    """Image to show: f(w̃) (``dip``), x* (``linear``), the mean of the two, or total variation; ``auto`` is
+    the mean where TV is weak and f(w̃) elsewhere, or total variation where that predicts held-out views
+    better."""
     calibrate: Literal["views", "none"] = "views"
-    # Distribution of a single pixel with its deviation: Student's has more pixels that are known well, and
-    # more that are far off. Samples, patches and means over regions are Gaussian.
+    """``views`` widens the error bars until they explain views that a first fit did not see."""
     pixels: Literal["student", "gaussian"] = "student"
-    samples: int = Field(default=100, ge=0)  # posterior samples that go into the result
-    patch: int = Field(default=0, ge=0, le=10)  # width of patch covariances that do; 0 for none
-    relevance: bool = True  # free pixels where the sinogram contradicts the model
+    """Distribution of a single pixel around its value: Student's with three degrees of freedom knows more
+    pixels well and misses some by more than a Gaussian. Samples, patches and means over regions are
+    Gaussian."""
+    samples: int = Field(default=100, ge=0)
+    """Posterior samples that are stored in the result."""
+    patch: int = Field(default=0, ge=0, le=10)
+    """Width of the patches whose covariances are stored in the result, in pixels; 0 for none."""
+    relevance: bool = True
+    """Whether pixels get an extra variance where the sinogram contradicts the model."""
 
     @model_validator(mode="after")
     def _check_hyperprior(self) -> Self:

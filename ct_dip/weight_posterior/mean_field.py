@@ -39,7 +39,7 @@ class MeanField(NamedTuple):
 
 
 def empirical_bayes(mean: Tensor, log_std: Tensor) -> Tensor:
-    """``KL(q‖N(0, s²))`` of one convolution, with the prior variance at which it is least.
+    """Return ``KL(q‖N(0, s²))`` of one convolution, with the prior variance at which it is least.
 
     That is ``s² = mean_j(μ_j² + σ_j²)``, and the divergence ``Σ_j ½ log(s²/σ_j²)``.
     """

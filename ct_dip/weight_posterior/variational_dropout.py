@@ -21,14 +21,14 @@ _LEAST = 1e-16  # μ² of a weight that is zero
 
 
 def log_uniform(mean: Tensor, log_std: Tensor) -> Tensor:
-    """``KL(q‖p)`` of one convolution under the log-uniform prior, (k,) each → scalar."""
+    """Return ``KL(q‖p)`` of one convolution under the log-uniform prior, (k,) each → scalar."""
     log_alpha = _log_alpha(mean, log_std)
     tail = _K1 * torch.sigmoid(-(_K2 + _K3 * log_alpha))
     return (0.5 * torch.nn.functional.softplus(-log_alpha) + tail).sum()
 
 
 def prune(potential: Potential, q: MeanField) -> tuple[MeanField, float]:
-    """Set pruned weights to zero, without a variance; returns the fraction of weights that are pruned."""
+    """Set pruned weights to zero, without a variance, and return the fraction of weights that are pruned."""
     mean, log_std = q.mean.clone(), q.log_std.clone()
     pruned = torch.zeros_like(mean, dtype=torch.bool)
     for where in potential.slices.values():

@@ -159,9 +159,11 @@ def test_files_that_are_not_scans(scan, folder, capsys):
     for verb in ("info {}", "reconstruct {} --out r.h5"):
         fails(capsys, verb.format("cut.h5"), "cut.h5", "truncated")
         fails(capsys, verb.format("text.h5"), "text.h5")
-        fails(capsys, verb.format("foreign.h5"), "foreign.h5", "ct-dip import")
         fails(capsys, verb.format("nan.h5"), "sinogram[2, 3] is nan")
         fails(capsys, verb.format("nowhere.h5"), "does not exist")
+    fails(capsys, "reconstruct foreign.h5 --out r.h5", "foreign.h5", "ct-dip import")
+    assert main(["info", "foreign.h5"]) == 0
+    assert "--sinogram NAME; the file has data (3,)" in capsys.readouterr().err
     assert main("reconstruct scan.h5 --method fbp --out r.h5".split()) == 0
     capsys.readouterr()
     fails(capsys, "reconstruct r.h5 --out s.h5", "not a ct_dip scan", "but a result one")

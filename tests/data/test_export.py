@@ -1,5 +1,6 @@
 """Exported images: the same numbers, at the same places, with the same pixel size, or no file."""
 
+import dataclasses
 import json
 
 import nibabel
@@ -155,3 +156,36 @@ def test_a_failing_encoder_leaves_nothing(tmp_path, monkeypatch):
     with pytest.raises(MemoryError):
         export(result(), tmp_path / "a", "tiff")
     assert not names(tmp_path)
+
+
+@pytest.mark.parametrize("format", ["tiff", "nifti", "npy"])
+def test_several_results_are_a_volume_in_their_order(tmp_path, format):
+    first, second = result(), result()
+    second = dataclasses.replace(second, mean=second.mean + 1, std=second.std + 1)
+    files = export([first, second], tmp_path / "v", format, spacing=0.75)
+    for path, name in zip(files[:2], ("mean", "std"), strict=True):
+        if format == "tiff":
+            with tifffile.TiffFile(path) as file:
+                assert file.imagej_metadata["spacing"] == 0.75
+                values = file.asarray()
+        elif format == "nifti":
+            picture = nibabel.load(path)
+            assert picture.header.get_zooms()[2] == 0.75
+            values = picture.get_fdata()[:, ::-1].T
+        else:
+            values = np.load(path)
+            assert json.loads(files[2].read_text())["slice_spacing_mm"] == 0.75
+        np.testing.assert_allclose(values, np.stack([getattr(first, name), getattr(second, name)]), rtol=1e-6)
+
+
+def test_slices_that_do_not_fit_together_are_refused(tmp_path):
+    first = result()
+    for other, words in (
+        (result(pixel_size=2 * first.pixel_size), "share a grid"),
+        (result(std=False), "standard deviation"),
+    ):
+        with pytest.raises(InputError, match=words):
+            export([first, other], tmp_path / "v", "npy")
+    with pytest.raises(InputError, match="spacing"):
+        export([first, first], tmp_path / "v", "npy", spacing=-1.0)
+    assert not list(tmp_path.iterdir())

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from ct_dip.data.comparison import Comparison
 from ct_dip.data.noise import PhotonNoise, WhiteNoise
+from ct_dip.data.plausibility import implausible
 from ct_dip.data.prediction import Patch, Prediction, SinogramPredictive
 from ct_dip.data.result_file import read_result, write_result
 from ct_dip.data.scan import Scan
@@ -91,6 +92,22 @@ def scan_bytes(tmp_path_factory):
     path = tmp_path_factory.mktemp("scan") / "scan.h5"
     write_scan(path, scan)
     return path.read_bytes()
+
+
+def test_steps_and_warnings_survive_in_their_order(tmp_path, scan_bytes):
+    path = tmp_path / "scan.h5"
+    path.write_bytes(scan_bytes)
+    scan = read_scan(path)
+    assert (scan.steps, scan.warnings) == ((), ())
+    made = replace(scan, steps=("dark current subtracted", "two\nlines"), warnings=["clipped", ""])
+    write_scan(path, made.select_views(slice(0, 2)))
+    read = read_scan(path)
+    assert read.steps == ("dark current subtracted", "two lines")
+    assert read.warnings == ("clipped",)
+    assert implausible(read)[0] == "clipped"
+    assert made.digest == scan.digest  # no reconstruction depends on them
+    with pytest.raises(ScanError, match="steps must be at most 40 lines"):
+        replace(scan, steps="one text")
 
 
 @given(share=st.floats(0, 1, exclude_max=True))

@@ -6,6 +6,7 @@ from ct_dip.data.noise import (
     WhiteNoise,
     add_photon_noise,
     add_white_noise,
+    estimate_photons,
     estimate_white_std,
 )
 from ct_dip.data.phantoms import PHANTOMS
@@ -88,6 +89,17 @@ def test_the_estimated_noise_of_a_scan_is_an_upper_one(name, relative):
     geometry = scanner(Volume(shape=(128, 128)), views=60)
     scan = simulate(name, geometry, noise=NoiseLevel(relative=relative), seed=1)
     assert 0.97 < estimate_white_std(scan.sinogram) / scan.noise.std < 1.3
+
+
+def test_photons_are_found_where_views_are_close():
+    """Counts behind the object are down to a seventh of those in air: one number fits both."""
+    geometry = scanner(Volume(shape=(32, 32)), views=1500)
+    scan = simulate("ellipses", geometry, noise=NoiseLevel(photons=5000), attenuation=0.15)
+    assert scan.sinogram.max() > 2
+    assert 0.85 < estimate_photons(scan.sinogram) / 5000 < 1.02
+    assert estimate_photons(np.ones((5, 3))) is None
+    with pytest.raises(ScanError, match="at least 4 views"):
+        estimate_photons(np.ones((3, 5)))
 
 
 @pytest.mark.parametrize("make", [WhiteNoise, PhotonNoise])

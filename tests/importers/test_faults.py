@@ -71,7 +71,7 @@ def put(readings, where, value):
         (lambda r: r.T, ("(120, 2296)", "transpose")),
         (lambda r: r[:, :100], ("(2296, 100)", "(2296, 120)")),
         (lambda r: put(r, (5, 6), np.nan), ("sinogram120[5, 6] is nan", "dead detectors")),
-        (lambda r: put(r, (5, 6), -3), ("sinogram120[5, 6] is -3", "negative", "--format numpy")),
+        (lambda r: put(r, (5, 6), -3), ("sinogram120[5, 6] is -3", "negative", "--counts")),
         (lambda r: np.minimum(r, 1990), ("saturated", "1990", "exposure")),
         (lambda r: put(r, (slice(None), 4), 0), ("view 4", "air")),
         (lambda r: put(r, slice(1000, 1100), 0), ("no light", "column 1000")),
@@ -120,14 +120,14 @@ def test_data_exchange(folder, refused, changes, options, words):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"drop": ["angles"]}, ("'angles'", "detector_pitch")),
+        ({"drop": ["angles"]}, ("angles", "--arc DEGREES", "--angles NAME")),
         ({"angles": np.arange(0, 180, 9.0)}, ("angles", "np.deg2rad")),
-        ({"angles": np.arange(19) / 10}, ("(20, 24)", "(19, 24)")),
+        ({"angles": np.arange(19) / 10}, ("(19,)", "(20,)", "(20, 24)")),
         ({"sinogram": np.ones(24)}, ("sinogram", "(views, detectors)")),
         ({"sinogram": with_nan(np.ones((20, 24)))}, ("sinogram[3, 3] is nan",)),
         ({"sinogram": np.array([[None]])}, ("pickle",)),
         ({"detector_pitch": [1, 2]}, ("detector_pitch", "one number")),
-        ({"source_origin": 100}, ("source_origin", "origin_detector")),
+        ({"source_origin": 100}, ("from the axis to the detector", "--origin-detector MM")),
         ({"detector_ofset": 1}, ("'detector_ofset'", "'detector_offset'")),
         ({"noise_std": 1, "photons": 1}, ("noise_std", "photons")),
         ({"photons": -1}, ("photons", "positive")),
@@ -142,15 +142,29 @@ def test_numpy(folder, refused, changes, words):
     ("options", "words"),
     [
         ("--format dicom", ("dicom", "htc2022")),
+        ("--format tiff-folder", ("in.mat", "not a folder")),
+        ("--format tiff-sinogram", ("in.mat", "TIFF")),
+        ("--format nikon", ("in.mat", "Projections")),
+        ("--format nxtomo", ("in.mat", "NXtomo")),
+        ("--format fips-lotus", ("in.mat", "MATLAB")),
         ("--views 21", ("--views 21", "at most 20")),
         ("--views 0", ("views", "at least 1")),
         ("--bin 5", ("--bin 5", "24 detectors", "2, 3, 4, 6, 8, 12")),
         ("--bin 0", ("bin", "at least 1")),
         ("--size 1", ("--size 1", "at least 2")),
         ("--width -3", ("width", "positive")),
-        ("--row 1", ("--row 1", "format numpy")),
-        ("--center 3", ("--center 3", "format numpy")),
-        ("--detector-pitch 3", ("--detector-pitch 3", "format numpy")),
+        ("--row 1", ("--row 1", "0…0")),
+        ("--row 0 --rows 0", ("--row 0", "--rows 0", "exclude")),
+        ("--rows some", ("--rows 'some'", "10:20 or all")),
+        ("--rows 0:3", ("--rows 0:3", "0…0")),
+        ("--rows all --reference-out r.npy", ("--reference-out", "--row")),
+        ("--center 24", ("--center 24", "0…23")),
+        ("--flat 3", ("'flat'", "--counts")),
+        ("--counts --air 12", ("--air 12", "half of 24")),
+        ("--arc 180 --angles angles", ("--arc", "--angles", "exclude")),
+        ("--sinogram p", ("--sinogram p", "no such array", "sinogram (20, 24)")),
+        ("--source-origin 9", ("--origin-detector MM",)),
+        ("--transpose", ("angles", "(24,)")),
         ("--out out.png", (".h5",)),
         ("--reference-out out.png", (".npy",)),
         ("--reference-out /proc/nowhere/r.npy", ("cannot write",)),
@@ -163,17 +177,28 @@ def test_options(folder, refused, options, words):
     refused(*words, options=options)
 
 
+@pytest.mark.parametrize(
+    "option",
+    "sinogram=x angles=x arc=180 degrees transpose counts flat=1 dark=1 air=9 center=3 detector-pitch=1 "
+    "source-origin=1 origin-detector=1 detector-offset=1".split(),
+)
+def test_an_option_that_a_format_does_not_read_is_refused(folder, refused, option):
+    htc("in.mat")
+    name, _, value = option.partition("=")
+    refused(f"--{name}", "no meaning with format htc2022", "drop it", options=f"--{name} {value}")
+
+
 def test_files_that_are_no_scans(folder, refused, capsys):
     refused("does not exist")
     (folder / "in.mat").write_bytes(b"")
-    refused("neither MATLAB, HDF5 nor NPZ", "numpy.savez")
+    refused("neither MATLAB, HDF5, NPZ nor TIFF", "numpy.savez")
     (folder / "in.mat").write_text("1,2,3")
-    refused("neither MATLAB, HDF5 nor NPZ")
+    refused("neither MATLAB, HDF5, NPZ nor TIFF")
     scipy.io.savemat("in.mat", {"other": np.ones(3)})
-    refused("other", "no importer knows")
+    refused("other", "--sinogram NAME")
     with h5py.File("in.mat", "w") as file:
-        file["other"] = np.ones(3)
-    refused("other", "no importer knows")
+        file["deep/other"] = np.ones(3)
+    refused("deep/other (3,)", "--sinogram NAME")
     np.savez("in.npz", x=1)
     (folder / "in.npz").rename("in.mat")
     refused("'sinogram'")
@@ -234,7 +259,7 @@ def test_angles_that_are_text(folder, refused):
     exchange("in.mat", theta=np.array([b"1"] * 60))
     refused("in.mat", "exchange/theta", "expected numbers")
     npz(folder / "in.mat", angles=np.array(["1"] * 20))
-    refused("in.mat", "angles", "list of numbers")
+    refused("in.mat", "angles", "expected numbers")
 
 
 @pytest.mark.parametrize("share", [0.02, 0.5, 0.95, 0.999])

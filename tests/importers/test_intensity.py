@@ -26,7 +26,8 @@ def test_a_ray_without_light_leaves_the_others_as_they_are():
     air = np.linspace(100, 200, 40)
     readings = air * np.exp(-truth)
     readings[4, 7] = 0
-    found = line_integrals(readings, air)
+    found, starved = line_integrals(readings, air)
+    assert starved == 1
     seen = readings > 0
     np.testing.assert_allclose(found[seen], truth[seen])
     assert found[4, 7] == pytest.approx(truth[seen].max())

@@ -117,7 +117,7 @@ def test_a_gaussian_process_that_does_not_fit_is_refused():
 
 
 def test_time_is_planned():
-    for name in ("tv-gauss", "tv-langevin"):
+    for name in FEW:
         config = load_config(method=name).resolved((16, 16))
         assert plan_run(SCAN, config, budget=2**32, measure=True).seconds > 0
 
@@ -127,3 +127,15 @@ def test_the_problem_knows_photons():
     sinogram = torch.as_tensor(SCAN.sinogram.copy())
     found = pixel_problem(ray_transform(SCAN.geometry), sinogram, variance)
     torch.testing.assert_close(found.data, (sinogram / variance.sqrt()).flatten())
+
+
+def test_a_prior_that_runs_away_is_warned_of():
+    """Three views: weights of UGLA and a noise that is sampled flatten the image; a stated noise does not."""
+    geometry = scanner(Volume(shape=(12, 12)), views=3)
+    scan = simulate("ellipses", geometry, noise=NoiseLevel(relative=0.05), seed=3)
+    few = {"method": "lmrf", "draws": 10, "burn_in": 20, "samples": 10}
+    sampled, stated = (ct_dip.reconstruct(scan, noise=noise, **few) for noise in ("sampled", "stated"))
+    assert sampled.diagnostics["sigma_y"] > 3 * scan.noise.std
+    assert any("ran away" in warning and "lmrf.noise=stated" in warning for warning in sampled.warnings)
+    assert not any("ran away" in warning for warning in stated.warnings)
+    assert stated.scores.psnr.value > sampled.scores.psnr.value

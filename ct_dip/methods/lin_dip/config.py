@@ -21,6 +21,6 @@ class LinDipRun(DipRun):
     inference: InferenceConfig = InferenceConfig()
 
     def resolved(self, shape: tuple[int, int]) -> Self:
-        """The same with every choice made but those of the inference's plan."""
+        """Return the same with every choice made but those of the inference's plan."""
         run = super().resolved(shape)
         return run.model_copy(update={"inference": run.inference.resolved()})

@@ -15,7 +15,7 @@ _NOISE_STEPS = 30  # of conjugate gradients with the noise of a compression's re
 def inference_seconds(
     plan: Plan, config: InferenceConfig, jacobian: Jacobian, transform: LinearMap
 ) -> dict[str, float]:
-    """From one chunk of passes, one symmetric product and one factorisation, scaled by their operations."""
+    """Time a chunk of passes, a symmetric product and a factorisation, and scale by their operations."""
     inference, weights = config.resolved(), plan.facts["weights"]
     count = jacobian.chunk
     images = torch.randn(count, *jacobian.range_shape)

@@ -5,46 +5,37 @@
 noise.
 """
 
+import contextlib
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ct_dip.data.scan import Scan
 from ct_dip.errors import ScanError
-from ct_dip.geometry import FanBeam
-from ct_dip.importers.grid import ANY_VOLUME, check_bin, scan_on_grid
 from ct_dip.importers.matlab import matlab_names, read_matlab
 from ct_dip.importers.open import named
+from ct_dip.importers.options import Options
+from ct_dip.importers.recording import Format, Readings, Recording
 from ct_dip.text import shortened
 
 VARIABLES = {"CtDataFull": "full", "CtDataLimited": "limited"}
 LICENCE = "Helsinki Tomography Challenge 2022, Zenodo 8041800, CC BY 4.0"
 
 
-def read_htc2022(
-    path: str | Path, *, bin: int = 1, size: int | None = None, width: float | None = None
-) -> Scan:
-    """A full or limited scan on a grid.
-
-    Args:
-        bin: neighbouring detectors whose line integrals are averaged.
-        size, width: of the grid, see `ct_dip.importers.grid.on_grid`.
-
-    Raises:
-        ScanError: with the file, the field and the fix.
-    """
-    path = Path(path)
+@contextlib.contextmanager
+def _open(path: Path, options: Options) -> Iterator[Recording]:
     names = [name for name in matlab_names(path) if name in VARIABLES]
     if len(names) != 1:
         raise ScanError(f"{path} must hold one of CtDataFull and CtDataLimited, found {names or 'neither'}")
     data = read_matlab(path, names[0])
     with named(path):
-        return scan_on_grid(_scan(data, names[0], bin), size=size, width=width)
+        recording = _recording(data, names[0])
+    yield recording
 
 
-def _scan(data: Any, name: str, bin: int) -> Scan:
+def _recording(data: Any, name: str) -> Recording:
     parameters = _field(data, "parameters", name)
     inside = f"{name}.parameters"
     unit = str(parameters.get("distanceUnit", "mm")) if isinstance(parameters, dict) else ""
@@ -67,20 +58,19 @@ def _scan(data: Any, name: str, bin: int) -> Scan:
     if len(angles) > 1 and abs(angles[-1] - angles[0] - 360) < 1e-6:  # the 721st view repeats the first
         angles, sinogram = angles[:-1], sinogram[:-1]
     source_origin = _number(parameters, "distanceSourceOrigin", inside)
-    geometry = FanBeam(
-        volume=ANY_VOLUME,
+    project = str(parameters.get("projectName", "")).removeprefix("htc2022_").strip("_")
+    return Recording(
+        shape=(len(angles), 1, detectors),
+        read=lambda first, last: Readings(data=sinogram[:, None]),
+        counts=False,
         angles=np.deg2rad(angles),
-        detectors=detectors,
         detector_pitch=_number(parameters, "pixelSizePost", inside),
         source_origin=source_origin,
         origin_detector=_number(parameters, "distanceSourceDetector", inside) - source_origin,
-    )
-    project = str(parameters.get("projectName", "")).removeprefix("htc2022_").strip("_")
-    return Scan(
-        sinogram=sinogram,
-        geometry=geometry,
+        center_of_rotation=0.0,
         source=" ".join(f"HTC 2022 {project} {VARIABLES[name]}".split()) + f"; {LICENCE}",
-    ).bin_detectors(check_bin(detectors, bin))
+        steps=("line integrals with a corrected centre of rotation, as published",),
+    )
 
 
 def _field(data: Any, key: str, name: str) -> Any:
@@ -98,3 +88,12 @@ def _number(data: Any, key: str, name: str) -> float:
     if not math.isfinite(number):
         raise ScanError(f"{name}.{key} is {number}, expected a finite number")
     return number
+
+
+FORMAT = Format(
+    name="htc2022",
+    about="Helsinki Tomography Challenge 2022, MATLAB",
+    options=(),
+    recognises=lambda content: bool(content.names & VARIABLES.keys()),
+    open=_open,
+)

@@ -1,0 +1,163 @@
+"""Scans of a recording: its line integrals, geometry and grid, one scan per row of the detector.
+
+All rows of a detector see the object with the same geometry, so that their scans share one ray transform.
+"""
+
+import dataclasses
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from ct_dip import memory
+from ct_dip.data.plain_hdf5 import check_size
+from ct_dip.data.plausibility import refuse_impossible
+from ct_dip.data.scan import Scan
+from ct_dip.errors import ScanError
+from ct_dip.geometry import FanBeam, Geometry, ParallelBeam
+from ct_dip.importers.axis import find_axis
+from ct_dip.importers.grid import ANY_VOLUME, check_bin, on_grid
+from ct_dip.importers.preprocess import integrals_of
+from ct_dip.importers.recording import MissingError, Recording
+
+_BLOCK_SHARE = 8  # of the memory budget, one over, for the rows that are read at once
+
+
+def build_scans(
+    recording: Recording,
+    rows: range,
+    *,
+    bin: int = 1,
+    size: int | None = None,
+    width: float | None = None,
+) -> Iterator[tuple[int, Scan]]:
+    """Rows and their scans, read from the disk a few at a time.
+
+    Args:
+        rows: which ones; the rotation axis is searched in the middle one of them.
+        bin: neighbouring detectors whose counts are averaged.
+        size, width: of the grid, see `ct_dip.importers.grid.on_grid`.
+
+    Raises:
+        ScanError: a part is missing or cannot be.
+    """
+    views, _, columns = recording.shape
+    check_bin(columns, bin)
+    check_size("a row of the detector", (views, columns), np.float64)
+    recording, found = with_axis(recording, rows[len(rows) // 2])
+    geometry = _geometry(recording).bin_detectors(bin)
+    own_grid = recording.volume is not None and size is None and width is None
+    if own_grid and recording.volume is not None:
+        geometry = geometry.with_volume(recording.volume)
+    else:
+        geometry = on_grid(geometry, size=size, width=width)
+    for block in _blocks(rows, views * columns * 8):
+        readings = recording.read(block.start, block.stop)
+        for row in block:
+            integrals = integrals_of(readings.row(row - block.start), counts=recording.counts, bin=bin)
+            stated = recording.noise.binned(bin) if recording.noise is not None else None
+            scan = Scan(
+                sinogram=integrals.sinogram,
+                geometry=geometry,
+                noise=stated or integrals.noise,
+                ground_truth=recording.truth(row) if own_grid and recording.truth is not None else None,
+                source=_source(recording, row),
+                steps=(*recording.steps, *integrals.steps, *found),
+                warnings=(*integrals.warnings, *_tilt(recording, geometry, row)),
+            )
+            yield row, scan
+
+
+def pick_rows(wanted: str | None, rows: int) -> range:
+    """Rows by ``12``, ``10:20`` (the last one not included) or ``all``; the only one if nothing is said.
+
+    Raises:
+        ScanError: there are no such rows, or several to choose from.
+    """
+    if wanted is None:
+        if rows > 1:
+            raise MissingError(
+                f"there are {rows} rows; choose one with --row 0…{rows - 1} ({rows // 2} is in the middle), "
+                f"or several with --rows 0:{rows} or --rows all"
+            )
+        return range(1)
+    if wanted == "all":
+        return range(rows)
+    first, colon, last = wanted.partition(":")
+    try:
+        start = int(first or 0)
+        stop = (int(last) if last else rows) if colon else start + 1
+    except ValueError as error:
+        raise ScanError(f"--rows {wanted!r} is not understood; write 12, 10:20 or all") from error
+    if not 0 <= start < stop <= rows:
+        option = "--rows" if colon else "--row"
+        raise ScanError(f"{option} {wanted} is outside of the rows, 0…{rows - 1}")
+    return range(start, stop)
+
+
+def with_axis(recording: Recording, row: int) -> tuple[Recording, tuple[str, ...]]:
+    """The recording with its rotation axis, and what was done to find it."""
+    if recording.center_of_rotation is not None:
+        return recording, ()
+    if recording.is_fan:
+        axis, step = 0.0, "rotation axis taken to be in the middle of the fan; --center COLUMN says otherwise"
+    else:
+        assert recording.angles is not None
+        integrals = integrals_of(recording.read(row, row + 1).row(0), counts=recording.counts)
+        refuse_impossible(integrals.sinogram)  # of which no axis can be found
+        column = find_axis(integrals.sinogram, recording.angles)
+        axis, step = recording.axis_at(column), f"rotation axis found at column {column:.2f} of row {row}"
+    return dataclasses.replace(recording, center_of_rotation=axis), (step,)
+
+
+def _geometry(recording: Recording) -> Geometry:
+    lengths = {
+        "detector_pitch": 1.0 if recording.detector_pitch is None else recording.detector_pitch,
+        "detector_offset": recording.detector_offset,
+        "center_of_rotation": recording.center_of_rotation or 0.0,
+    }
+    assert recording.angles is not None
+    angles, detectors = recording.angles, recording.shape[2]
+    if recording.source_origin is None or recording.origin_detector is None:
+        return ParallelBeam(volume=ANY_VOLUME, angles=angles, detectors=detectors, **lengths)
+    return FanBeam(
+        volume=ANY_VOLUME,
+        angles=angles,
+        detectors=detectors,
+        source_origin=recording.source_origin,
+        origin_detector=recording.origin_detector,
+        **lengths,
+    )
+
+
+def _source(recording: Recording, row: int) -> str:
+    """The recording's own words, with what is special before a licence."""
+    words, semicolon, licence = recording.source.partition(";")
+    if recording.shape[1] > 1:
+        words += f", row {row}"
+    if recording.detector_pitch is None:
+        words += ", pitch not stated: 1 mm stands for a column"
+    return words + semicolon + licence
+
+
+def _tilt(recording: Recording, geometry: Geometry, row: int) -> tuple[str, ...]:
+    """A warning if rays of a cone beam leave the slice; pixels of the detector are taken to be square."""
+    if not isinstance(geometry, FanBeam):
+        return ()
+    pitch, length = recording.detector_pitch or 1.0, geometry.source_origin + geometry.origin_detector
+    height = abs(row - (recording.shape[1] - 1) / 2) * pitch
+    crossed = height / length * 2 * geometry.field_of_view * geometry.magnification / pitch
+    if crossed <= 1:
+        return ()
+    return (
+        f"Row {row} is {height:.3g} mm off the middle of the detector: rays of the cone beam are tilted by "
+        f"{math.degrees(math.atan(height / length)):.2g}° and cross {crossed:.1f} rows within the field of "
+        "view, which a 2D slice ignores.",
+    )
+
+
+def _blocks(rows: range, row_bytes: int) -> Iterator[range]:
+    """The rows, as many at a time as a part of the memory budget holds."""
+    count = max(1, memory.memory_budget() // (_BLOCK_SHARE * row_bytes))
+    for first in range(rows.start, rows.stop, count):
+        yield range(first, min(first + count, rows.stop))

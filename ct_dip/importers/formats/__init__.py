@@ -1,0 +1,56 @@
+"""One module per format, each with a `Format` called ``FORMAT``. To add one, write it and name it here."""
+
+from ct_dip.errors import ScanError
+from ct_dip.importers.content import Content
+from ct_dip.importers.formats import (
+    arrays,
+    data_exchange,
+    fips_lotus,
+    fips_walnut,
+    htc2022,
+    lodopab,
+    nikon,
+    nxtomo,
+    tiff_folder,
+    tiff_sinogram,
+    two_detect,
+)
+from ct_dip.importers.recording import Format
+
+# In this order they are asked whether they know a file: those that look for less come later.
+FORMATS: tuple[Format, ...] = tuple(
+    module.FORMAT
+    for module in (
+        htc2022,
+        fips_walnut,
+        fips_lotus,
+        lodopab,
+        data_exchange,
+        nxtomo,
+        nikon,
+        two_detect,
+        tiff_folder,
+        tiff_sinogram,
+        arrays,
+    )
+)
+
+
+def find_format(content: Content) -> Format:
+    """The first that recognises a file.
+
+    Raises:
+        ScanError: it is none of these.
+    """
+    for known in FORMATS:
+        if known.recognises(content):
+            return known
+    names = ", ".join(known.name for known in FORMATS)
+    if content.kind == "folder":
+        raise ScanError(
+            f"{content.path} is a folder without TIFF files; name a file in it. Formats are {names}"
+        )
+    raise ScanError(
+        f"{content.path} is neither MATLAB, HDF5, NPZ nor TIFF; formats are {names}: store sinogram, angles "
+        "and geometry with numpy.savez (ct_dip/importers/formats/arrays.py has the names) and import that"
+    )

@@ -1,0 +1,148 @@
+"""The protocol of the linearised deep-image-prior papers, for any of our methods.
+
+``CT_DIP_DATA=… python -m experiments.kmnist [--images 0:20] [--views 5,10,20,30] [--noise 5] [--methods …]``
+
+KMNIST test images, 28², parallel beam, 41 bins, white noise of so many per cent of the mean line integral.
+Every row is kept in ``--out`` as soon as it is measured, and a second run goes on from there; the table of
+all rows that were asked for is printed in the end. With ``--published``, the four sinograms that the
+published implementation was given instead, with its own figures beside ours.
+"""
+
+import argparse
+import math
+import statistics
+import sys
+from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchmarks.kept_rows import KeptRows
+from benchmarks.kmnist import kmnist_scans
+from benchmarks.measure import Row, plain
+from benchmarks.methods import scored
+from ct_dip.data.scan import Scan
+from ct_dip.memory import keep_freed
+from ct_dip.methods import load_config
+from experiments.kmnist.published import published_cases
+
+METHODS = ("lin-dip", "lin-dip-paper", "mc-dropout", "ensemble", "dip-mll", "tv-gauss", "tv-langevin")
+# The covariance of 784 pixels is taken from five samples a pixel, or not at all (`Prediction.covariances`).
+SETTINGS = {
+    "mc-dropout": ["mc_dropout.passes=4000"],
+    "tv-gauss": ["tv_gauss.samples=4000"],
+    # As many gradients as by default, of which more are kept.
+    "tv-langevin": [
+        f"tv_langevin.{setting}" for setting in ("draws=1000", "steps=2", "burn_in=200", "samples=4000")
+    ],
+}
+INDEPENDENT = ("dip-mll",)  # pixels: their log-likelihood is that of the whole image
+COLUMNS = {
+    "log_likelihood_image": ("log-lik.", ".2f"),
+    "log_likelihood_1": ("1×1", ".2f"),
+    "crps": ("CRPS", ".4f"),
+    "psnr": ("PSNR, dB", ".2f"),
+    "coverage_95_near": ("95 % near", ".3f"),
+    "cpu_seconds": ("CPU s", ".1f"),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m experiments.kmnist", description=__doc__)
+    parser.add_argument("--images", type=_range, default=range(20), help="as 0:50; default 0:20")
+    parser.add_argument("--views", type=_integers, default=[5, 10, 20, 30], help="default 5,10,20,30")
+    parser.add_argument("--noise", type=_integers, default=[5], help="per cent, as 5,10; default 5")
+    parser.add_argument("--methods", type=lambda text: text.split(","), default=list(METHODS))
+    parser.add_argument("--published", action="store_true", help="the published implementation's sinograms")
+    parser.add_argument("--out", type=Path, default=Path("kmnist.jsonl"), help="default kmnist.jsonl")
+    arguments = parser.parse_args()
+    keep_freed()  # as the command line does
+    kept = KeptRows(arguments.out, lambda row: row.case)
+    rows = []
+    for row in published(kept, arguments.methods) if arguments.published else protocol(kept, arguments):
+        rows.append(row)
+        print(row.case, "".join(f", {title} {cell}" for title, cell in cells([row]).items()), file=sys.stderr)
+    print(table(rows))
+
+
+def protocol(kept: KeptRows, arguments: argparse.Namespace) -> Iterator[Row]:
+    """Measure what was not measured before."""
+    for method in arguments.methods:
+        for noise in arguments.noise:
+            for views in arguments.views:
+                for image in arguments.images:
+                    what = {"method": method, "views": views, "noise": noise, "image": image}
+                    case = f"{views} views, {noise} % noise, image {image}: {method}"
+                    yield kept.get(case, partial(_simulate_and_measure, case, what))
+
+
+def published(kept: KeptRows, methods: Iterable[str]) -> Iterator[Row]:
+    """Give the published implementation's figures, and those of our methods on the same sinograms."""
+    for views, image, scan, figures in published_cases():
+        case = f"published sinogram, {views} views, image {image}"
+        what = {"views": views, "noise": 5, "image": image}
+        for name, found in figures.items():
+            yield _row(f"{case}: {name}", what | {"method": name, **found})
+        for method in methods:
+            name = f"{case}: {method}"
+            yield kept.get(name, partial(measure, name, scan, what | {"method": method}))
+
+
+def measure(case: str, scan: Scan, what: dict[str, Any]) -> Row:
+    """Reconstruct one scan by one method."""
+    method = what["method"]
+    found = scored(scan, load_config(method=method, settings=SETTINGS.get(method, [])))
+    if method in INDEPENDENT and "error" not in found:
+        found["log_likelihood_image"] = found["log_likelihood_1"]
+    return _row(case, what | found)
+
+
+def _simulate_and_measure(case: str, what: dict[str, Any]) -> Row:
+    (scan,) = kmnist_scans([what["image"]], views=what["views"], noise=what["noise"] / 100)
+    return measure(case, scan, what)
+
+
+def _row(case: str, figures: dict[str, Any]) -> Row:
+    found = figures.get("log_likelihood_image")
+    return plain("kmnist", case, math.nan if found is None else found, "nats", **figures)
+
+
+def table(rows: Iterable[Row]) -> str:
+    """Return the means of all images as a table, a line for every noise, number of views and method."""
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row.details[name] for name in ("noise", "views", "method")), []).append(row)
+    titles = ["noise", "views", "method", "images", *(title for title, _ in COLUMNS.values())]
+    lines = [titles, ["---"] * len(titles)]
+    for (noise, views, method), members in sorted(groups.items(), key=lambda item: item[0][:2]):
+        shown = cells(members)
+        lines.append([f"{noise} %", str(views), method, shown.pop("images"), *shown.values()])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def cells(rows: list[Row]) -> dict[str, str]:
+    """Return means ± standard errors over images, by title; a dash where a method has no such figure."""
+    good = [row.details for row in rows if "error" not in row.details]
+    shown = {"images": str(len(good)) + (f" of {len(rows)}" if len(good) < len(rows) else "")}
+    for name, (title, form) in COLUMNS.items():
+        values = [figures[name] for figures in good if figures.get(name) is not None]
+        shown[title] = "–"
+        if values and len(values) == len(good):
+            shown[title] = format(statistics.mean(values), form)
+        if len(values) > 1 and name != "cpu_seconds":
+            error = statistics.stdev(values) / math.sqrt(len(values))
+            shown[title] += f" ± {format(error, form)}"
+    return shown
+
+
+def _range(text: str) -> range:
+    first, _, end = text.partition(":")
+    return range(int(first), int(end or int(first) + 1))
+
+
+def _integers(text: str) -> list[int]:
+    return [int(word) for word in text.split(",")]
+
+
+if __name__ == "__main__":
+    main()

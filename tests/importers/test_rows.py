@@ -1,0 +1,82 @@
+"""Detectors with several rows: one scan per row, with one geometry, read a few at a time."""
+
+import h5py
+import numpy as np
+import pytest
+import tifffile
+
+from ct_dip.cli import main
+from ct_dip.data.scan_file import read_scan
+from ct_dip.errors import ScanError
+from ct_dip.importers import build
+from ct_dip.importers.build import pick_rows
+from ct_dip.importers.run import import_rows, import_scan
+from tests.importers.files import exchange, nxtomo, tiff_folder
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [("12", [12]), ("10:13", [10, 11, 12]), (":2", [0, 1]), ("18:", [18, 19]), ("all", list(range(20)))],
+)
+def test_rows_are_picked(text, rows):
+    assert list(pick_rows(text, 20)) == rows
+    assert list(pick_rows(None, 1)) == [0]
+
+
+@pytest.mark.parametrize("text", ["20", "-1", "3:3", "5:2", "0:21", "1:2:3", "x"])
+def test_rows_that_do_not_exist(text):
+    with pytest.raises(ScanError, match="--row"):
+        pick_rows(text, 20)
+
+
+def test_rows_are_those_of_single_imports_with_one_geometry(tmp_path):
+    """The axis is found once, in the middle row, and every row takes it."""
+    tiff_folder(tmp_path / "scan", axis=14.3)
+    options = {"arc": np.pi, "detector_pitch": 1.0}
+    rows = dict(import_rows(tmp_path / "scan", rows="all", **options))
+    assert list(rows) == [0, 1, 2]
+    assert len({scan.geometry.digest for scan in rows.values()}) == 1
+    single = import_scan(tmp_path / "scan", row=1, **options)
+    assert single.geometry == rows[1].geometry
+    center = single.geometry.center_of_rotation + 15.5
+    for row, scan in rows.items():
+        assert np.array_equal(
+            scan.sinogram, import_scan(tmp_path / "scan", row=row, center=center, **options).sinogram
+        )
+        assert f"row {row}" in scan.source
+
+
+def test_only_the_rows_that_are_asked_for_are_read(tmp_path, monkeypatch):
+    nxtomo(tmp_path / "scan.nxs", rows=6)
+    read = []
+    plain = h5py.Dataset.__getitem__
+
+    def watched(self, key, **others):
+        if self.ndim == 3:
+            read.append(key[1])
+        return plain(self, key, **others)
+
+    monkeypatch.setattr(h5py.Dataset, "__getitem__", watched)
+    list(import_rows(tmp_path / "scan.nxs", rows="2:4", center=15.5))
+    assert set(map(str, read)) == {"slice(2, 4, None)"}
+    read.clear()
+    monkeypatch.setattr(build, "_BLOCK_SHARE", 10**12)  # next to no memory: a row at a time
+    list(import_rows(tmp_path / "scan.nxs", rows="2:4", center=15.5))
+    assert set(map(str, read)) == {"slice(2, 3, None)", "slice(3, 4, None)"}
+
+
+def test_from_rows_to_a_volume(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    exchange(tmp_path / "e.h5", rows=3)
+    words = "import e.h5 --rows 1:3 --center 21.3 --detector-pitch 0.5 --bin 2 --size 16 --out s.h5"
+    assert main(words.split()) == 0
+    assert len(capsys.readouterr().err.splitlines()) == 2
+    names = ["s_row0001.h5", "s_row0002.h5"]
+    assert sorted(path.name for path in tmp_path.glob("s*")) == names
+    assert read_scan(names[0]).geometry == read_scan(names[1]).geometry
+    assert main(["reconstruct", *names, "--method", "fbp", "--out", "results"]) == 0
+    results = [f"results/{name}" for name in names]
+    capsys.readouterr()
+    assert main(["export", *results, "--format", "tiff", "--out", "volume"]) == 0
+    assert "2 slices of 16 × 16" in capsys.readouterr().err
+    assert tifffile.imread("volume-mean.tif").shape == (2, 16, 16)
