@@ -19,6 +19,8 @@ from .config import RunConfig as RunConfig
 # Results
 from .data.export import export as export
 from .data.method_table import MethodTable as MethodTable
+from .data.datasets import open_dataset as open_dataset
+from .data.datasets.dataset import Dataset as Dataset
 from .data.noise import PhotonNoise as PhotonNoise
 from .data.noise import WhiteNoise as WhiteNoise
 from .data.phantoms import phantom as phantom

@@ -117,7 +117,7 @@ def test_views_and_bins_are_reduced_together():
 @pytest.mark.parametrize("value", [0, np.nan])
 def test_a_mask_without_a_pixel_or_of_nan_is_refused(tmp_path, value):
     mask = np.full(PARALLEL.domain_shape, float(value))
-    with pytest.raises(ScanError, match="mask must be true for one pixel"):
+    with pytest.raises(ScanError, match="mask must be true for at least one pixel"):
         make(mask=mask)
     with pytest.raises(ResultError, match="mask must be boolean, and true for one pixel"):
         Prediction(mean=np.ones(mask.shape), mask=mask)
