@@ -58,7 +58,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> Iterator[Row]:
     steps = [f"dip.max_steps={options.steps}", f"dip.cooldown_steps={max(1, options.steps // 2)}"]
     samples = f"inference.samples={options.samples}"
-    config = load_config(settings=[*steps, samples, *options.set], method="lin-dip")
+    config = load_config(settings=[*steps, samples, *options.set], method="lin-dip", preset="balanced")
     evaluations: int | None = None  # of the last iterative search that ran to its end
     for case in options.cases:
         if case == "kmnist":

@@ -94,7 +94,7 @@ def measure(item: Item, method: str, best: float | None) -> Row:
         known = {"reference": comparison.image, "reference_std": comparison.noise_std}
     figures: dict[str, Any] = {"kind": item.kind, "method": method, "compared_with": comparison.name}
     name, _, settings = method.partition(":")
-    config = load_config(method=name, settings=settings.split(",") if settings else [])
+    config = load_config(method=name, preset="balanced", settings=settings.split(",") if settings else [])
     figures |= scored(scan, config, **known)
     found = figures.get("log_likelihood_1")
     return Row(

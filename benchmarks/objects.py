@@ -23,9 +23,9 @@ from benchmarks.object_list import LISTS, Item, make_scan
 from ct_dip.data.prediction import Prediction
 from ct_dip.evaluation.score import score
 from ct_dip.methods import find_method, load_config
+from ct_dip.pages.findings import data_findings
+from ct_dip.pages.verdicts import verdict
 from ct_dip.pipeline import reconstruct
-from ct_dip.report.findings import data_findings
-from ct_dip.report.verdicts import verdict
 
 METHODS = ("fbp", "tv", "lin-dip")
 STRENGTHS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8)
@@ -84,7 +84,7 @@ def measure(item: Item, settings: list[str]) -> Row:
     figures: dict[str, Any] = {"kind": item.kind, "compared_with": comparison.name, "settings": settings}
 
     def predict(method: str, *more: str) -> Prediction:
-        config = load_config(method=method, settings=[*_read_by(method, settings), *more])
+        config = load_config(method=method, preset="balanced", settings=[*_read_by(method, settings), *more])
         start, cpu = time.perf_counter(), time.process_time()
         prediction: Prediction = reconstruct(scan, config, **known)
         figures[f"seconds_{method}"] = time.perf_counter() - start

@@ -1,4 +1,4 @@
-"""What a stage of a run found, on disk, so that a killed run goes on: on the CPU to the same bits.
+"""Keep the results of a run's stages on disk, so that a killed run continues: on the CPU to the same bits.
 
 No pickles.
 """
@@ -71,7 +71,7 @@ def stage_object(
     """`stage_result` of what is no dictionary of tensors, but can be written as one and read again.
 
     Args:
-        from_state: of a state whose tensors are read from the file when they are asked for, each time anew.
+        from_state: of a state whose tensors are read from the file when they are asked for, each time again.
     """
     if folder is None:
         return compute()

@@ -1,4 +1,4 @@
-"""`compare`: methods on the same scans with the same budgets, or results that are there, in one table."""
+"""`compare`: compare methods on the same scans with the same budgets, or existing results, in one table."""
 
 import contextlib
 import dataclasses
@@ -27,6 +27,7 @@ from ct_dip.methods import find_method, load_config
 from ct_dip.operators import ray_transform
 from ct_dip.pipeline import AnyScan, reconstruct, versions
 from ct_dip.progress import Progress
+from ct_dip.progress_bars import default_progress
 from ct_dip.text import shortened
 
 METHODS = ("fbp", "tv", "lin-dip")
@@ -95,7 +96,7 @@ def compare(
     budget_minutes: float | None = None,
     reference: Floats | None = None,
     reference_std: float | None = None,
-    progress: Callable[[], Progress] = Progress,
+    progress: Callable[[], Progress] = default_progress,
     **options: Any,
 ) -> MethodTable:
     """Reconstruct scans by several methods, and put how they did into one table.
@@ -150,13 +151,13 @@ def compare(
 
 
 def compare_results(predictions: Sequence[Prediction], scans: Sequence[Scan] = ()) -> MethodTable:
-    """Put results that are there already into one table; the digest says which are of one scan.
+    """Put existing results into one table; the digest says which are of one scan.
 
     Args:
         scans: those that are at hand, for their names.
     """
     if not predictions:
-        raise InputError("there are no results to compare; give one at least")
+        raise InputError("there are no results to compare; give at least one")
     names = run_names([(each.scan_digest, each.method, each.settings) for each in predictions])
     compared: dict[str, set[tuple[str, bytes]]] = {}
     for each in predictions:
@@ -179,7 +180,7 @@ def compare_results(predictions: Sequence[Prediction], scans: Sequence[Scan] = (
 def _named_scans(scans: Sequence[AnyScan]) -> dict[str, Scan]:
     """Scans by what a reader calls them."""
     if not scans:
-        raise InputError("there are no scans to compare the methods on; give one at least")
+        raise InputError("there are no scans to compare the methods on; give at least one")
     named: dict[str, Scan] = {}
     names: dict[str, str] = {}
     for number, given in enumerate(scans, start=1):
@@ -208,7 +209,8 @@ def _configs(
         raise InputError(f"method {twice!r} is given twice; drop one, or give configurations that differ")
     if unknown := options.keys() - RunConfig.model_fields.keys() | options.keys() & {"method"}:
         raise InputError(
-            f"{', '.join(sorted(unknown))}: no option of all methods; write settings=['section.key=value']"
+            f"{', '.join(sorted(unknown))}: not an option that all methods have; write "
+            "settings=['section.key=value']"
         )
     sections = {name: find_method(name).config.sections() for name in named}
     section_of = {each: each.partition("=")[0].partition(".")[0].strip() for each in settings}

@@ -4,9 +4,22 @@ Unknown keys are errors, with the nearest known one as a suggestion.
 """
 
 import difflib
+import inspect
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar
+from types import UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    Self,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+)
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
@@ -23,21 +36,55 @@ _LARGE = 64  # pixels; ``auto`` is fast for images with longer sides
 Strength = Annotated[float, Field(gt=0, allow_inf_nan=False)] | Literal["auto"]
 
 
+_LIMITS = {"gt": ">", "ge": "≥", "lt": "<", "le": "≤"}
+
+
+def _spell(annotation: Any) -> str:
+    """Write a type as people would: ``'auto' | int``."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Literal:
+        return " | ".join(map(repr, arguments))
+    if origin is Annotated:
+        return _spell(arguments[0])
+    if origin in (Union, UnionType):
+        return " | ".join(map(_spell, arguments))
+    return getattr(annotation, "__name__", str(annotation)) if origin is None else str(annotation)
+
+
 class Section(BaseModel):
     """Settings that belong together, checked when they are made and never changed."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        """List every setting in the docstring, so that ``help`` explains it."""
+        lines = [inspect.cleandoc(cls.__dict__.get("__doc__") or ""), "", "Settings:"]
+        for name, field in cls.model_fields.items():
+            limits = [
+                f" {sign} {getattr(m, key)}"
+                for m in field.metadata
+                for key, sign in _LIMITS.items()
+                if hasattr(m, key)
+            ]
+            value = field.get_default()
+            default = f"default {f'{type(value).__name__}()' if isinstance(value, Section) else repr(value)}"
+            if field.is_required():
+                default = "required"
+            kind = f"{_spell(field.annotation)}{' and'.join(limits)}, {default}"
+            lines.append(f"    {name} ({kind})" + (f": {field.description}" if field.description else ""))
+        cls.__doc__ = "\n".join(lines).strip()
+
 
 class RunConfig(Section):
-    """What every run is told. A method adds its sections in a subclass."""
+    """Settings that every run has. A method adds its sections in a subclass."""
 
     # Values by section that a preset has for what was not given.
     presets: ClassVar[dict[Preset, dict[str, dict[str, Any]]]] = {}
 
     method: str
     """Name of the method, as ``ct-dip methods`` lists it."""
-    preset: Literal["auto", "fast", "balanced", "thorough"] = "balanced"
+    preset: Literal["auto", "fast", "balanced", "thorough"] = "auto"
     """How much work the run is worth; ``balanced`` is every section's own defaults, ``auto`` is ``fast`` for
     images with a side of more than 64 pixels and ``balanced`` for others."""
     backend: Literal["auto", "sparse", "astra", "odl", "tomosipo"] = "auto"

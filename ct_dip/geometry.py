@@ -38,7 +38,7 @@ _FULL_TURN = 1.5 * math.pi  # views that span more than this are taken to go all
 ViewIndex = slice | Sequence[int] | NDArray[np.integer[Any]] | Bools
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Volume:
     """The image grid: square pixels, centred on the rotation axis.
 
@@ -76,6 +76,9 @@ class Volume:
     def inner_radius(self) -> float:
         """Radius of the largest centred disk inside the grid, mm."""
         return min(self.size) / 2
+
+    def __str__(self) -> str:
+        return f"{self.shape[0]} × {self.shape[1]} pixels of {self.pixel_size:.4g} mm"
 
     def pixel_centers(self) -> tuple[Floats, Floats]:
         """x of every column and y of every row, mm; y falls with the row index."""
@@ -251,6 +254,13 @@ class _Beam:
         """SHA-256 of everything that matters; equal exactly when the geometries are equal."""
         return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()
 
+    def __repr__(self) -> str:
+        low, high = math.degrees(self.angles.min()), math.degrees(self.angles.max())
+        return (
+            f"<{type(self).__name__}: {self.views} views from {low:.4g}° to {high:.4g}°, {self.detectors} "
+            f"detectors of {self.detector_pitch:.4g} mm, {self.volume}>"
+        )
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Beam) and self.digest == other.digest
 
@@ -258,7 +268,7 @@ class _Beam:
         return hash(self.digest)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ParallelBeam(_Beam):
     """Parallel rays along v, one per detector bin.
 
@@ -282,7 +292,7 @@ class ParallelBeam(_Beam):
         return positions - self.center_of_rotation
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class FanBeam(_Beam):
     """Rays from a point source to a flat detector.
 

@@ -128,7 +128,7 @@ def keep_freed() -> None:
     """Let glibc keep what is freed, if that is the C library: for a program whose process is its own.
 
     Inference asks for the same large arrays again and again. Left alone, the library returns them to the
-    system, which then clears every page anew, at 28² for a third of the time of a product with Jᵀ. (Beyond
+    system, which then clears every page again, at 28² for a third of the time of a product with Jᵀ. (Beyond
     128 MiB it still does: kept for ever, such arrays leave holes of half a gigabyte at 256².)
     """
     with contextlib.suppress(*_NO_GLIBC):

@@ -1,4 +1,4 @@
-"""What a method is: settings, what it will take, and a run from a scan to a `Prediction`.
+"""The interface of a method: its settings, its plan, and its run from a scan to a `Prediction`.
 
 A method is one class in one file. Those of this package are in ``ct_dip/methods/``; another package adds its
 own by an entry point of the group ``ct_dip.methods``::
@@ -22,15 +22,15 @@ from ct_dip.data.prediction import Prediction
 from ct_dip.data.scan import Scan
 from ct_dip.operators import ray_transform
 from ct_dip.operators.ray import RayTransform
-from ct_dip.plan import Plan
 from ct_dip.progress import Progress
+from ct_dip.run_plan import Plan
 
 Config = TypeVar("Config", bound=RunConfig)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job(Generic[Config]):
-    """What a method is given.
+    """The input of a method's run.
 
     Args:
         sinogram: of the scan, on the device that the run works on.
@@ -108,7 +108,7 @@ class Method(ABC, Generic[Config]):
         return start.with_stage(self.name)
 
     def seconds(self, scan: Scan, config: Config, plan: Plan, transform: RayTransform) -> dict[str, float]:
-        """Try every kind of work for a moment, and return what the stages will last at most, by name."""
+        """Time a moment of every kind of work, and return the seconds that stages take at most, by name."""
         return {}
 
     @abstractmethod

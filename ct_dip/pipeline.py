@@ -1,4 +1,4 @@
-"""From a scan to a prediction: plan, run the method, compare with what is known, say where it comes from."""
+"""Reconstruct a scan: plan, run the method, score the result, and record how it was made."""
 
 import dataclasses
 import math
@@ -29,8 +29,9 @@ from ct_dip.method import Job, Method
 from ct_dip.methods import find_method, load_config
 from ct_dip.operators import ray_transform
 from ct_dip.operators.sparse import estimate_bytes, estimate_peak_bytes
-from ct_dip.plan import Plan, StagePlan
 from ct_dip.progress import Progress
+from ct_dip.progress_bars import default_progress
+from ct_dip.run_plan import Plan, StagePlan
 
 _WORKING_ARRAYS = 20  # images and sinograms in float32 that a classical method holds at once, at most
 _FEWEST_VIEWS = 10  # of which two are held out
@@ -68,7 +69,7 @@ def reconstruct(
     Args:
         scan: a `Scan`, the path of a scan file, or a list of them.
         config: what to compute, see `ct_dip.load_config`; or else ``settings``.
-        progress: told about every stage.
+        progress: told about every stage; by default a bar in a terminal or a notebook, else nothing.
         memory_budget: bytes or text such as ``"4G"``; see `ct_dip.memory.memory_budget`.
         budget_minutes: for compressed or iterative inference, after the network's fit; see
             `ct_dip.fit_posterior`.
@@ -80,19 +81,7 @@ def reconstruct(
             the method accepts, as ``fit`` or ``network`` of ``lin-dip``. The result's settings name such
             objects under ``given``, and do not repeat it.
     """
-    name = config.method if config is not None else settings.get("method")
-    method = find_method(name if isinstance(name, str) else load_config(**settings).method)
-    settings = {key: value for key, value in settings.items() if value is not None}
-    # Text is a setting: prior="g" chooses one that there is.
-    given = {k: v for k, v in settings.items() if k in method.accepts and not isinstance(v, str)}
-    settings = {key: value for key, value in settings.items() if key not in given}
-    if config is None:
-        config = load_config(**settings)
-    elif settings:
-        raise InputError(
-            f"{', '.join(settings)} beside a configuration has no effect with method {method.name!r}; put "
-            f"settings into the configuration (it accepts as objects: {', '.join(method.accepts) or 'none'})"
-        )
+    method, config, given = _configure(config, settings)
     if not isinstance(scan, Scan | str | Path):
         if run_folder is not None or reference is not None or given:
             raise InputError("run_folder, reference and objects belong to one scan; reconstruct one by one")
@@ -102,9 +91,9 @@ def reconstruct(
     config = config.resolved(scan.geometry.domain_shape)
     comparison = comparison_of_scan(scan, reference, reference_std)
     _check_minutes(budget_minutes, method)
-    progress = progress or Progress()
-    plan = plan_run(scan, config, budget=memory.memory_budget(memory_budget), given=given)
-    plan.require()
+    progress = progress or default_progress()
+    planned = plan_run(scan, config, budget=memory.memory_budget(memory_budget), given=given)
+    planned.require()
     warnings = implausible(scan)
     for warning in warnings:
         progress.note(warning)
@@ -113,8 +102,8 @@ def reconstruct(
         sinogram=torch.as_tensor(np.array(scan.sinogram), device=pick_device(config.device)),
         config=config,
         progress=progress,
-        budget=plan.budget,
-        plan=plan,
+        budget=planned.budget,
+        plan=planned,
         budget_minutes=budget_minutes,
         run_folder=None if run_folder is None else Path(run_folder),
         resume=resume,
@@ -163,6 +152,50 @@ def reconstruct(
     return dataclasses.replace(prediction, seconds=progress.seconds)
 
 
+def plan(
+    scan: AnyScan,
+    config: RunConfig | None = None,
+    *,
+    memory_budget: int | str | None = None,
+    measure: bool = True,
+    **settings: Any,
+) -> Plan:
+    """Estimate the memory and the time of a reconstruction, without running it.
+
+    Args:
+        scan, config, memory_budget, settings: as for `ct_dip.reconstruct`.
+        measure: whether to time a moment of every kind of work, in order to estimate how long the run takes;
+            on a CPU only.
+    """
+    _, config, given = _configure(config, settings)
+    scan = scan if isinstance(scan, Scan) else read_scan(scan)
+    config = config.resolved(scan.geometry.domain_shape)
+    measure = measure and pick_device(config.device).type == "cpu"
+    with use_threads(pick_threads(config.threads, scan.geometry.domain_shape)):
+        budget = memory.memory_budget(memory_budget)
+        return plan_run(scan, config, budget=budget, measure=measure, given=given)
+
+
+def _configure(
+    config: RunConfig | None, settings: dict[str, Any]
+) -> tuple[Method[Any], RunConfig, dict[str, Any]]:
+    """Return the method, its configuration, and the objects of Python among the settings."""
+    name = config.method if config is not None else settings.get("method")
+    method = find_method(name if isinstance(name, str) else load_config(**settings).method)
+    settings = {key: value for key, value in settings.items() if value is not None}
+    # Text is a setting: prior="g" chooses one that there is.
+    given = {k: v for k, v in settings.items() if k in method.accepts and not isinstance(v, str)}
+    settings = {key: value for key, value in settings.items() if key not in given}
+    if config is None:
+        config = load_config(**settings)
+    elif settings:
+        raise InputError(
+            f"{', '.join(settings)} beside a configuration has no effect with method {method.name!r}; put "
+            f"settings into the configuration (it accepts as objects: {', '.join(method.accepts) or 'none'})"
+        )
+    return method, config, given
+
+
 def _checks_views(job: Job[RunConfig], prediction: Prediction) -> bool:
     """Whether to hold out views; by default where nothing else shows whether the error bars hold."""
     if prediction.heldout is not None:  # the method did so itself
@@ -184,6 +217,7 @@ def _heldout(job: Job[RunConfig], memory_budget: int | str | None) -> HeldoutSco
         "budget_minutes": job.budget_minutes,
         "run_folder": None if folder is None else folder / "held-out views",
         "resume": job.resume,
+        "progress": Progress(),  # one stage of this run
     }
     return score_heldout(job.scan, lambda scan: reconstruct(scan, config, **again))
 
@@ -196,11 +230,11 @@ def plan_run(
     measure: bool = False,
     given: Mapping[str, Any] | None = None,
 ) -> Plan:
-    """The plan of a run.
+    """Plan a run.
 
     Args:
         budget: bytes that the run may take.
-        measure: whether to try every kind of work for a moment, to say how long the run may last.
+        measure: whether to time a moment of every kind of work, in order to estimate how long the run takes.
         given: objects of Python that the method accepts, by name.
     """
     method = find_method(config.method)

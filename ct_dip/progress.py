@@ -1,4 +1,4 @@
-"""What a long job tells while it works: silent and keeping the time here, drawn by the command line."""
+"""Report the progress of a long job. This class only keeps the time; `progress_bars` draws."""
 
 import contextlib
 import time
@@ -11,7 +11,7 @@ class Stage:
     """One stage of a job."""
 
     def update(self, done: int, **figures: float) -> None:
-        """``done`` of the stage's total, and what was found so far, such as ``loss=0.1``."""
+        """Report that ``done`` of the stage's total is done, and figures such as ``loss=0.1``."""
 
 
 class Progress:
@@ -37,7 +37,7 @@ class Progress:
         yield Stage()
 
     def note(self, message: str) -> None:
-        """Something that the user should know."""
+        """Tell the user something."""
 
 
 def format_duration(seconds: float) -> str:

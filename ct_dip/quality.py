@@ -8,7 +8,7 @@ from ct_dip.arrays import Bools, Floats
 
 
 def psnr(image: Floats, truth: Floats, mask: Bools | None = None) -> float:
-    """Peak signal-to-noise ratio, dB: ``10 log₁₀(range² / mean squared error)``.
+    """Compute the peak signal-to-noise ratio in dB: ``10 log₁₀(range² / mean squared error)``.
 
     The range is that of the truth; with a ``mask``, range and error are taken inside it.
     """
@@ -22,7 +22,7 @@ def psnr(image: Floats, truth: Floats, mask: Bools | None = None) -> float:
 
 
 def ssim(image: Floats, truth: Floats, mask: Bools | None = None) -> float:
-    """Structural similarity (Wang et al. 2004), with the truth's range; 1 is perfect.
+    """Compute the structural similarity (Wang et al. 2004), with the truth's range; 1 is perfect.
 
     With a ``mask``, the range is taken and the similarity of windows averaged over the pixels inside it,
     and what is outside counts as 0 in both images. NaN where it has no meaning: for a constant truth, or one

@@ -1,4 +1,4 @@
-"""Plausible scanners: views, detectors and distances for a grid."""
+"""Make plausible scanners for a grid: views, detectors and distances."""
 
 import math
 
@@ -11,7 +11,7 @@ from ct_dip.geometry import FanBeam, Geometry, ParallelBeam, Volume
 
 
 def view_angles(views: int, arc: float = math.pi, start: float = 0.0) -> Floats:
-    """``views`` equally spaced angles over [start, start + arc), the end not included."""
+    """Return ``views`` equally spaced angles over [start, start + arc), the end not included."""
     if not math.isfinite(arc) or arc == 0:
         raise GeometryError(f"arc {arc} must be a finite angle other than 0, in radians")
     return start + arc * np.arange(check_count(views, "views")) / views
@@ -19,8 +19,8 @@ def view_angles(views: int, arc: float = math.pi, start: float = 0.0) -> Floats:
 
 def scanner(
     volume: Volume,
-    *,
     views: int,
+    *,
     arc: float | None = None,
     detectors: int | None = None,
     detector_pitch: float | None = None,
@@ -28,7 +28,7 @@ def scanner(
     source_origin: float | None = None,
     origin_detector: float | None = None,
 ) -> Geometry:
-    """A plausible scanner for a grid: a fan beam if its two distances are given, parallel otherwise.
+    """Make a plausible scanner for a grid: a fan beam if its two distances are given, parallel otherwise.
 
     Args:
         arc: that the equally spaced views cover, rad; π, or 2π for a fan, if not given.

@@ -1,4 +1,4 @@
-"""`select`: which settings of a method suit a scan, by its evidence and by views that it did not see."""
+"""`select`: choose settings of a method for a scan, by evidence and by held-out views."""
 
 import itertools
 import json
@@ -60,7 +60,7 @@ def configurations(
 def grid(over: Mapping[str, Sequence[Any]]) -> list[list[str]]:
     """Every combination of values, each as a list of ``section.key=value``."""
     if not over or not all(len(values) for values in over.values()):
-        raise InputError("there is nothing to select from; give values, as dip.strength=0.1,0.3,0.8")
+        raise InputError("there is nothing to select from; give values, for example dip.strength=0.1,0.3,0.8")
     for name, values in over.items():
         if len({json.dumps(value) for value in values}) < len(values):
             raise InputError(f"{name} has a value twice; drop one of them")
@@ -81,7 +81,9 @@ def read_over(text: str) -> tuple[str, list[Any]]:
     except InputError as error:
         raise InputError(f"--over {text}: {error}") from error
     if not equals or "." not in name or not isinstance(read, list):
-        raise InputError(f"--over {text}: write section.key=value,value, as dip.strength=0.1,0.3,0.8")
+        raise InputError(
+            f"--over {text}: write section.key=value,value, for example dip.strength=0.1,0.3,0.8"
+        )
     return name.strip(), read
 
 

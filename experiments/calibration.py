@@ -28,7 +28,7 @@ def main() -> None:
     first, last = (int(part) for part in arguments.images.split(":"))
     if first < 50:
         parser.error(f"--images {arguments.images}: images below 50 are for reporting; begin at 50")
-    config = load_config(method="lin-dip", settings=arguments.set)
+    config = load_config(method="lin-dip", preset="balanced", settings=arguments.set)
     rows = []
     for scan in kmnist_scans(range(first, last), views=arguments.views, noise=arguments.noise):
         transform = ray_transform(scan.geometry)

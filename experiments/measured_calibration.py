@@ -28,9 +28,9 @@ from ct_dip.data.scan import Scan
 from ct_dip.evaluation.score import score
 from ct_dip.importers.reference import reference_image
 from ct_dip.methods import load_config
+from ct_dip.pages.all_figures import figures
+from ct_dip.pages.report_page import write_report
 from ct_dip.pipeline import reconstruct
-from ct_dip.report.all_figures import write_figures
-from ct_dip.report.report_page import write_report
 from experiments.real_scans import field_of_view, load_htc
 
 WIDTH = 76.0
@@ -87,7 +87,7 @@ def main() -> None:
     )
     write_result(arguments.out / "result.h5", result)
     write_report(arguments.out / "report.html", result, source=scan.source)
-    write_figures(arguments.out / "figures", result)
+    figures(result, arguments.out / "figures")
     scores = result.scores
     assert result.std is not None
     assert scores is not None
@@ -101,9 +101,9 @@ def main() -> None:
             "coverage_if_its_noise_is_ignored": score(result, exact, inside),
         }.items()
     }
-    figures: dict[str, Any] = {"psnr": scores.row()["psnr"]}
-    figures |= {key: result.diagnostics[key] for key in ("sigma_y", "sigma_y_stated")} | held
-    figures |= {
+    summary: dict[str, Any] = {"psnr": scores.row()["psnr"]}
+    summary |= {key: result.diagnostics[key] for key in ("sigma_y", "sigma_y_stated")} | held
+    summary |= {
         "reference_noise": typical,
         "reference_noise_5_and_95_percent": np.quantile(noise[inside], [0.05, 0.95]).tolist(),
         "mean_std": float(result.std[inside].mean()),
@@ -113,7 +113,7 @@ def main() -> None:
         "seconds": result.seconds,
         "peak_memory_mb": result.diagnostics["peak_memory_mb"],
     }
-    print(json.dumps(figures, indent=2))
+    print(json.dumps(summary, indent=2))
 
 
 if __name__ == "__main__":

@@ -21,8 +21,8 @@ from ct_dip.data.scan import Scan
 from ct_dip.data.simulate import NoiseLevel, simulate
 from ct_dip.geometry import Volume
 from ct_dip.methods import load_config
+from ct_dip.pages.figures import save_png
 from ct_dip.pipeline import reconstruct
-from ct_dip.report.figures import save_png
 from ct_dip.scanners import scanner
 
 FAMILIES = {

@@ -18,8 +18,8 @@ from ct_dip.data.scan import Scan
 from ct_dip.importers.reference import reference_image
 from ct_dip.importers.run import import_scan
 from ct_dip.methods import load_config
+from ct_dip.pages.figures import reconstruction_panel, save_png
 from ct_dip.pipeline import reconstruct
-from ct_dip.report.figures import reconstruction_panel, save_png
 
 
 def load_htc(path: Path, *, pixels: int = 256, width: float = 76.0) -> Scan:
@@ -48,7 +48,7 @@ def study(scan: Scan, *, keep_every: int, bin_by: int, path: Path) -> None:
     few = dataclasses.replace(full.select_views(slice(None, None, keep_every)), mask=inside)
     images = {}
     for method in ("fbp", "tv"):
-        result = reconstruct(few, load_config(method=method), reference=reference)
+        result = reconstruct(few, load_config(method=method, preset="balanced"), reference=reference)
         images[method.upper()] = result.mean
         assert result.scores is not None
         assert result.scores.psnr is not None

@@ -25,7 +25,7 @@ def path(tmp_path):
 
 
 def stage(path, digest="mine", from_state=dict):
-    """What a stage has now, and whether it was computed anew."""
+    """What a stage has now, and whether it was computed again."""
     computed = []
 
     def compute():

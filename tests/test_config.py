@@ -3,9 +3,10 @@ import typing
 
 import pytest
 import yaml
+from pydantic import Field
 
 from ct_dip.classical.filters import FILTERS
-from ct_dip.config import RunConfig
+from ct_dip.config import RunConfig, Section, Strength
 from ct_dip.errors import InputError
 from ct_dip.methods import find_method, load_config, method_names
 from ct_dip.methods.fbp import FbpConfig
@@ -15,6 +16,24 @@ from ct_dip.operators.assembly import KERNELS
 
 def choices(model, field):
     return typing.get_args(model.model_fields[field].annotation)
+
+
+class Knobs(Section):
+    """Knobs of a toy."""
+
+    strength: Strength = Field(default="auto", description="Strength of the smoothing; a pure number.")
+    steps: int = Field(default=5, ge=1, le=9, description="Steps.")
+
+
+def test_help_explains_every_setting():
+    for line in (
+        "Knobs of a toy.",
+        "    strength (float | 'auto', default 'auto'): Strength of the smoothing; a pure number.",
+        "    steps (int ≥ 1 and ≤ 9, default 5): Steps.",
+    ):
+        assert line in Knobs.__doc__.splitlines()
+    documented = find_method("lin-dip").config.__doc__
+    assert "    inference (InferenceConfig, default InferenceConfig())" in documented
 
 
 def test_the_choices_are_those_of_the_code():
@@ -93,7 +112,11 @@ def test_a_file_may_serve_several_methods(tmp_path):
 )
 def test_mistakes_are_named(options, words):
     with pytest.raises(InputError, match=words):
-        load_config(**options)
+        load_config(**{"method": "tv"} | options)
+
+
+def test_the_default_method_has_error_bars():
+    assert "error bars" in find_method(load_config().method).gives
 
 
 def test_a_key_that_is_there_twice_is_named(tmp_path):

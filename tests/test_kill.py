@@ -17,7 +17,7 @@ KILLS = 20
 SCRIPT = """
 import os, random, shutil, signal, sys, time
 import numpy as np
-import ct_dip.dip.fit, ct_dip.pipeline, ct_dip.report.figures
+import ct_dip.dip.fit, ct_dip.pipeline, ct_dip.pages.figures
 from ct_dip.cli import main
 from ct_dip.data.result_file import read_result
 

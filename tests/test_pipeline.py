@@ -203,7 +203,7 @@ def test_lin_dip_adds_error_bars(tmp_path):
     assert metrics["sigma_y"] == pytest.approx(metrics["sigma_y_stated"], rel=0.3)
     assert metrics["evidence"] == pytest.approx(result.traces["evidence"][-1], rel=1e-6)
     assert {"log_scale", "log_noise", "log_variance.in"} <= set(metrics["hyperparameters"])
-    assert {"feature statistics", "evidence", "posterior"} <= set(result.seconds)
+    assert {"prior covariances", "hyperparameters", "posterior"} <= set(result.seconds)
     # Every choice that was left open is in the result, and runs again to the same bits.
     assert result.settings["inference"]["objective"] == "scale"
     again = reconstruct(scan, load_config(**result.settings))

@@ -7,7 +7,7 @@ import pytest
 from ct_dip.cli.info import result_summary
 from ct_dip.cli.reconstruct import outcome
 from ct_dip.progress import format_duration
-from tests.report.test_report_page import synthetic_result
+from tests.pages.test_report_page import synthetic_result
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,9 @@
 """``import ct_dip`` is cheap: heavy libraries load when something needs them."""
 
+import ast
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -31,9 +33,18 @@ def test_nothing_heavy_is_imported(code):
 
 
 def test_every_public_name_is_there():
-    for name in ct_dip.__all__:
-        assert getattr(ct_dip, name) is not None
-    assert dir(ct_dip) == ct_dip.__all__
+    stub = ast.parse(Path(ct_dip.__file__).with_suffix(".pyi").read_text())
+    imported = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
+    assert {alias.name for node in imported for alias in node.names} == set(ct_dip.__all__)
+    for node in imported:
+        for alias in node.names:
+            assert alias.asname == alias.name  # else type checkers take it for private
+            found = getattr(ct_dip, alias.name)
+            if node.module:
+                home = sys.modules[f"ct_dip.{node.module}"]
+                assert found is getattr(home, alias.name)
+                assert getattr(found, "__module__", home.__name__) == home.__name__, "name its own home"
+    assert set(dir(ct_dip)) >= set(ct_dip.__all__)
     with pytest.raises(AttributeError, match="nonsense"):
         _ = ct_dip.nonsense
 
@@ -43,9 +54,20 @@ def test_public_names_are_not_hidden_by_modules_of_that_name():
     import pkgutil
 
     modules = {module.name for module in pkgutil.iter_modules(ct_dip.__path__)}
-    assert not modules & set(ct_dip.__all__)
+    assert modules & set(ct_dip.__all__) == {"memory"}  # which is one
 
 
 def test_memory_is_there_as_the_readme_names_it():
     code = "import ct_dip; ct_dip.memory.keep_freed(); print('kept')"
     assert "kept" in subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout
+
+
+def test_names_that_one_would_guess_work(tmp_path):
+    """The program runs, and draws nothing where nobody looks; `make lint` checks its types."""
+    program = Path(__file__).with_name("guessed_names.py")
+    run = subprocess.run([sys.executable, program], capture_output=True, text=True, cwd=tmp_path, check=True)
+    assert run.stdout.startswith("method: tv")
+    assert "holds no posterior samples" in run.stdout
+    assert run.stderr == ""
+    written = {path.name for path in tmp_path.iterdir()}
+    assert written == {"image-mean.tif", "page.html", "comparison.html", "figures"}

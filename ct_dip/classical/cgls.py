@@ -11,7 +11,7 @@ from ct_dip.operators.linear_map import LinearMap
 
 @dataclass(frozen=True, kw_only=True)
 class CglsResult:
-    """What `cgls` found."""
+    """The result of `cgls`."""
 
     image: Tensor  # (rows, columns)
     residuals: list[float]  # ‖W^½ (Ax − y)‖ after every step, the start first

@@ -5,17 +5,33 @@ beams ad hoc; the tests compare with ASTRA where it can.
 """
 
 import math
+from typing import overload
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from ct_dip.arrays import Floats
 from ct_dip.classical.filters import ramp_response
 from ct_dip.classical.redundancy import fan_redundancy, one_sided_share, view_weights
+from ct_dip.data.scan import Scan
+from ct_dip.errors import InputError
 from ct_dip.geometry import FanBeam, Geometry
 
 
-def fbp(sinogram: Tensor, geometry: Geometry, *, filter: str = "ram-lak", cutoff: float = 1.0) -> Tensor:
+@overload
+def fbp(sinogram: Tensor, geometry: Geometry, *, filter: str = ..., cutoff: float = ...) -> Tensor: ...
+@overload
+def fbp(
+    sinogram: Scan | Floats, geometry: Geometry | None = None, *, filter: str = ..., cutoff: float = ...
+) -> Floats: ...
+def fbp(
+    sinogram: Tensor | Scan | Floats,
+    geometry: Geometry | None = None,
+    *,
+    filter: str = "ram-lak",
+    cutoff: float = 1.0,
+) -> Tensor | Floats:
     """Filter every view along the detector, then smear it back over the image.
 
     Parallel: ``f(x) = Σ_θ w_θ q_θ(x·u)`` with ``q_θ = ramp * p_θ`` and Σ w_θ = π.
@@ -24,13 +40,20 @@ def fbp(sinogram: Tensor, geometry: Geometry, *, filter: str = "ram-lak", cutoff
     source-axis (Kak & Slaney, section 3.4; rotation axis off the central ray: Gullberg et al. 1986).
 
     Args:
-        sinogram: (views, detectors), line integrals.
+        sinogram: (views, detectors), line integrals, as a tensor or an array; or a scan, with its geometry.
         filter: ``ram-lak``, ``shepp-logan``, ``cosine``, ``hamming`` or ``hann``.
         cutoff: end of the filter's window, as a fraction of the Nyquist frequency.
 
     Returns:
-        (rows, columns), 1/mm.
+        (rows, columns), 1/mm; a tensor for a tensor, else an array.
     """
+    if isinstance(sinogram, Scan):
+        geometry, sinogram = geometry or sinogram.geometry, sinogram.sinogram
+    if geometry is None:
+        raise InputError("a sinogram alone has no geometry; write fbp(sinogram, geometry) or fbp(scan)")
+    if not isinstance(sinogram, Tensor):
+        tensor = torch.as_tensor(np.array(sinogram))
+        return fbp(tensor, geometry, filter=filter, cutoff=cutoff).numpy()
     positions = geometry.detector_positions
     if isinstance(geometry, FanBeam):
         # Work on the virtual detector through the rotation axis.

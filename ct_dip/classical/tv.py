@@ -18,7 +18,7 @@ DEFAULT_STRENGTH = 0.8
 
 @dataclass(frozen=True, kw_only=True)
 class TvResult:
-    """What `tv` found."""
+    """The result of `tv`."""
 
     image: Tensor  # (rows, columns)
     objective: float
@@ -187,7 +187,7 @@ class TvSolver:
         return self.transform.T(q * self.weights)
 
     def _magnitude(self, field: Tensor) -> Tensor:
-        """Of vector fields (N, 2, rows, columns): per pixel, or per component if anisotropic."""
+        """Measure vector fields (N, 2, rows, columns) per pixel, or per component if anisotropic."""
         return torch.hypot(field[:, :1], field[:, 1:]) if self.isotropic else field.abs()
 
 

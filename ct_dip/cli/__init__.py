@@ -1,4 +1,4 @@
-"""The command line ``ct-dip``: a thin skin over the package, one verb per file."""
+"""The command line ``ct-dip``: one verb per file, each a thin layer over a function of the package."""
 
 import signal
 import sys
@@ -65,7 +65,7 @@ for _name, _verb in VERBS.items():
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a verb; 0 done, 1 failed, 2 bad input, 130 interrupted. Errors are one line."""
+    """Run a verb; return 0 (done), 1 (failed), 2 (bad input) or 130 (interrupted). Errors are one line."""
     arguments = sys.argv[1:] if arguments is None else arguments
     verbose = "--verbose" in arguments or "-v" in arguments
     set_up_logging(verbose)
@@ -87,7 +87,7 @@ def main(arguments: list[str] | None = None) -> int:
         _fail(f"{type(error).__name__}: {error}; run again with --verbose to see where")
         return 1
     if code == 130:
-        message("ct-dip: interrupted; the same command starts again")
+        message("ct-dip: interrupted; run the same command to start again")
     return code
 
 
@@ -96,7 +96,7 @@ def _fail(text: str) -> None:
 
 
 def console_script() -> None:
-    """Entry point of ``ct-dip``. Being terminated is like an interrupt: files are left whole or absent."""
+    """Run ``ct-dip``. Being terminated is like an interrupt: files are left whole or absent."""
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     keep_freed()
     sys.exit(main())

@@ -1,4 +1,4 @@
-"""``ct-dip compare``: methods on the same scans, or results that are there already, in one table."""
+"""``ct-dip compare``: compare methods on the same scans, or existing results, in one table."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -6,64 +6,72 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ct_dip.cli.console import ConsoleProgress, message, print_table
-from ct_dip.cli.options import Device, Preset, Threads, Verbose
+from ct_dip.cli.options import Budget, Device, OptionalSeed, Preset, Threads, Verbose
 from ct_dip.errors import CtDipError, InputError, InterruptedRunError
 
 if TYPE_CHECKING:
     from ct_dip.data.method_table import MethodTable
 
-PAGE, CSV, LATEX = "comparison.html", "comparison.csv", "comparison.tex"
-
 
 def compare(
     files: Annotated[
-        list[Path], typer.Argument(help="Scan files; or result files, which are taken as they are.")
+        list[Path], typer.Argument(help="Scan files to reconstruct, or result files to compare as they are.")
     ],
     methods: Annotated[
         str | None,
-        typer.Option(help="As ct-dip methods lists them, with commas. Default: fbp,tv,lin-dip."),
+        typer.Option(help="Methods to compare, separated by commas. Default: fbp,tv,lin-dip."),
     ] = None,
     out: Annotated[
-        Path, typer.Option(help="Folder for the page, the tables, and results, which are not made twice.")
+        Path,
+        typer.Option(
+            help="Folder to write the page, the tables and the results to; results that it holds already are "
+            "reused."
+        ),
     ] = Path("comparison"),
     heldout: Annotated[
         bool | None,
         typer.Option(
             "--heldout/--no-heldout",
-            help="Run every method once more on fewer views, and let it predict the others. Default: for "
-            "scans without a ground truth.",
+            help="Run every method again without some views and score how well it predicts them. Default: "
+            "only for scans without a ground truth.",
         ),
     ] = None,
     folds: Annotated[
-        int | None, typer.Option(help="Hold out one view in so many. Default: 5.", min=2)
+        int | None, typer.Option(help="Hold out one in this many views. Default: 5.", min=2)
     ] = None,
     preset: Preset = None,
-    config: Annotated[Path | None, typer.Option(help="YAML file with settings of the methods.")] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="Read settings of the methods from this YAML file.")
+    ] = None,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", help="One setting, as tv.strength=0.5; repeatable.")
+        list[str] | None,
+        typer.Option("--set", help="Change one setting, for example tv.strength=0.5; repeat for more."),
     ] = None,
     reference: Annotated[
         Path | None,
-        typer.Option(help="Image in 1/mm to compare with, of one measured scan: .npy, .tif, or a result."),
+        typer.Option(
+            help="Compare with this image in 1/mm, for a single measured scan: .npy, .tif, or a result file."
+        ),
     ] = None,
     reference_noise: Annotated[
         float | None, typer.Option(help="Standard deviation of the reference's pixels, in 1/mm.")
     ] = None,
     device: Device = None,
     threads: Threads = None,
-    seed: Annotated[int | None, typer.Option(help="Of every random choice.", min=0)] = None,
-    budget_memory: Annotated[
-        str | None, typer.Option(help="Memory that every run may take, as 4G. Default: half of the free.")
-    ] = None,
+    seed: OptionalSeed = None,
+    budget_memory: Budget = None,
     budget_minutes: Annotated[
-        float | None, typer.Option(help="Of every run, for methods that can be cut short.")
+        float | None,
+        typer.Option(
+            help="Stop the inference of each run after this many minutes, for methods that can be cut short."
+        ),
     ] = None,
     verbose: Verbose = False,
 ) -> None:
-    """Compare methods on the same scans; write a page, a CSV and a LaTeX table of how they did."""
+    """Compare methods on the same scans, and write a page, a CSV file and a LaTeX table of their scores."""
     from ct_dip.data.hdf5 import file_kind
-    from ct_dip.report.compare_page import ranking_sentences, write_compare_page
-    from ct_dip.report.table_files import write_csv, write_latex
+    from ct_dip.pages.compare_page import ranking_sentences
+    from ct_dip.pages.comparison_files import check_folder, write_comparison
 
     kinds = {path: file_kind(path) for path in files}
     if len(set(kinds.values())) > 1:
@@ -84,7 +92,7 @@ def compare(
         given |= {"set": set_, "reference": reference, "reference-noise": reference_noise}
         given |= {"budget-memory": budget_memory, "budget-minutes": budget_minutes}
         if unused := [f"--{name}" for name, value in given.items() if value is not None]:
-            raise InputError(f"{', '.join(unused)}: no effect on results that are there already; drop it")
+            raise InputError(f"{', '.join(unused)}: no effect on existing results; drop it")
         table = _read(files)
     else:
         from ct_dip.compare_methods import METHODS
@@ -109,37 +117,17 @@ def compare(
                 **{name: value for name, value in options.items() if value is not None},
             )
         except KeyboardInterrupt:
-            raise InterruptedRunError(f"interrupted; the same command goes on from {out}") from None
-    write_compare_page(out / PAGE, table)
-    write_csv(out / CSV, table)
-    write_latex(out / LATEX, table)
+            raise InterruptedRunError(f"interrupted; run the same command to continue from {out}") from None
+    page, csv, latex = write_comparison(out, table)
     print_table(ranking_sentences(table)[0], summary(table))
     if not any(row.prediction for row in table.rows):
         raise CtDipError(f"no method finished: {table.rows[0].error}")
-    message(f"{out / PAGE}: open it in a browser; {out / CSV} has every figure, {out / LATEX} the main ones")
-
-
-def check_folder(out: Path) -> None:
-    """Refuse to replace files that this verb did not write, and folders that cannot be written."""
-    from ct_dip.files import check_writable
-    from ct_dip.report.compare_page import MARK as PAGE_MARK
-    from ct_dip.report.table_files import FIRST
-    from ct_dip.report.table_files import MARK as LATEX_MARK
-
-    for name, mark in {PAGE: PAGE_MARK, CSV: ",".join(FIRST), LATEX: LATEX_MARK}.items():
-        path = out / name
-        check_writable(path)
-        if not path.exists():
-            continue
-        with path.open("rb") as file:
-            start = file.read(1000)
-        if mark.encode() not in start:
-            raise InputError(f"{path} was not written by ct-dip compare; choose another --out, or remove it")
+    message(f"{page}: open it in a browser; {csv} has every figure, {latex} the main ones")
 
 
 def summary(table: "MethodTable") -> dict[str, str]:
-    """A line for every method, best first."""
-    from ct_dip.report.table_files import MAIN, cell_text
+    """Summarise every method in a line, best first."""
+    from ct_dip.pages.table_files import MAIN, cell_text
 
     lines = {}
     for method in table.ranked():

@@ -1,4 +1,4 @@
-"""What the user sees: progress and messages on standard error, data on standard output."""
+"""Print progress and messages on standard error, and data on standard output."""
 
 import contextlib
 import json
@@ -10,19 +10,11 @@ from typing import Any
 
 from rich.console import Console
 from rich.logging import RichHandler
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-from rich.progress import Progress as Bars
 from rich.table import Table
 from rich.text import Text
 
-from ct_dip.progress import Progress, Stage, format_duration
+from ct_dip.progress import Stage, format_duration
+from ct_dip.progress_bars import BarProgress
 
 LINE_SECONDS = 30.0  # between two lines about the same stage where there is no terminal
 
@@ -30,17 +22,17 @@ console = Console(stderr=True, highlight=False)
 
 
 def message(text: str) -> None:
-    """One line for the user, never folded."""
+    """Print one line for the user, never folded."""
     console.print(text, markup=False, soft_wrap=True)
 
 
 def print_json(values: dict[str, Any]) -> None:
-    """Data, one JSON object on standard output, in the order given: that of stages is when they ran."""
+    """Print one JSON object on standard output, in the order given: stages in the order in which they ran."""
     print(json.dumps(values, indent=2, allow_nan=False))
 
 
 def print_table(title: str, rows: dict[str, str]) -> None:
-    """Names and values: a table on a terminal, plain lines elsewhere."""
+    """Print names and values as a table on a terminal, as plain lines elsewhere."""
     if not console.is_terminal:
         message(title)
         width = max(len(name) for name in rows) + 2
@@ -56,20 +48,11 @@ def print_table(title: str, rows: dict[str, str]) -> None:
 
 
 def set_up_logging(verbose: bool) -> None:
-    """Log records of ct_dip: warnings only, or everything with ``--verbose``."""
+    """Log warnings of ct_dip, or everything with ``--verbose``."""
     handler = RichHandler(console=console, show_path=False, show_time=False)
     logger = logging.getLogger("ct_dip")
     logger.handlers = [handler]
     logger.setLevel(logging.DEBUG if verbose else logging.WARNING)
-
-
-class _BarStage(Stage):
-    def __init__(self, bars: Bars, task: Any) -> None:
-        self.bars, self.task = bars, task
-
-    def update(self, done: int, **figures: float) -> None:
-        text = "  ".join(f"{name} {value:.4g}" for name, value in figures.items())
-        self.bars.update(self.task, completed=done, found=text)
 
 
 class _LineStage(Stage):
@@ -106,27 +89,18 @@ class _LineStage(Stage):
         return format_duration(time.monotonic() - self.start)
 
 
-class ConsoleProgress(Progress):
+class ConsoleProgress(BarProgress):
     """A bar per stage on a terminal, plain lines elsewhere."""
+
+    def __init__(self) -> None:
+        super().__init__(console)
 
     @contextlib.contextmanager
     def _show(self, name: str, total: int | None) -> Iterator[Stage]:
-        if not console.is_terminal:
-            with _LineStage(name, total).shown() as lines:
-                yield lines
-            return
-        columns = [SpinnerColumn(), TextColumn("{task.description}")]
-        if total is not None:
-            columns += [BarColumn(bar_width=24), MofNCompleteColumn(), TimeRemainingColumn()]
-        bars = Bars(*columns, TimeElapsedColumn(), TextColumn("{task.fields[found]}"), console=console)
-        with bars:
-            task = bars.add_task(name, total=total, found="")
-            yield _BarStage(bars, task)
-            # A stage that converged early is whole, not abandoned.
-            bars.update(
-                task, total=bars.tasks[task].completed or 1, completed=bars.tasks[task].completed or 1
-            )
+        show = super()._show if console.is_terminal else _lines
+        with show(name, total) as stage:
+            yield stage
 
-    def note(self, text: str) -> None:
-        """A line on standard error."""
-        message(f"note: {text}")
+
+def _lines(name: str, total: int | None) -> contextlib.AbstractContextManager[Stage]:
+    return _LineStage(name, total).shown()

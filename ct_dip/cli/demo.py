@@ -1,4 +1,4 @@
-"""``ct-dip demo``: the whole way on generated data."""
+"""``ct-dip demo``: every step from a scan to a page, on generated data."""
 
 from pathlib import Path
 from typing import Annotated
@@ -15,8 +15,13 @@ PRESETS = {"fast": (40, 30), "balanced": (48, 40), "thorough": (56, 50)}  # (pix
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the files.")] = Path("demo"),
-    preset: Annotated[str, typer.Option(help="fast, balanced or thorough: image size and effort.")] = "fast",
+    out: Annotated[Path, typer.Option(help="Folder to write the files to.")] = Path("demo"),
+    preset: Annotated[
+        str,
+        typer.Option(
+            help="How large an image to reconstruct, and how thoroughly: fast, balanced or thorough."
+        ),
+    ] = "fast",
     seed: Seed = 0,
     verbose: Verbose = False,
 ) -> None:
@@ -30,9 +35,9 @@ def demo(
     from ct_dip.files import check_writable
     from ct_dip.geometry import Volume
     from ct_dip.methods import load_config
+    from ct_dip.pages.compare_page import write_compare_page
+    from ct_dip.pages.report_page import write_report
     from ct_dip.pipeline import reconstruct
-    from ct_dip.report.compare_page import write_compare_page
-    from ct_dip.report.report_page import write_report
     from ct_dip.scanners import scanner
 
     for name in ("scan.h5", "result.h5", "report.html", "comparison.html"):
@@ -55,5 +60,6 @@ def demo(
     write_compare_page(out / "comparison.html", compare_results(results, [scan]))
     message(f"{out / 'comparison.html'}: the four methods beside the truth")
     message(
-        f"{out / 'report.html'}: open it in a browser: the image, how sure we are of every pixel, and why"
+        f"{out / 'report.html'}: open it in a browser; it shows the image, its error bars, and whether to "
+        "believe them"
     )

@@ -1,4 +1,4 @@
-"""``ct-dip export``: the images of a result for other programs."""
+"""``ct-dip export``: export the images of a result for other programs."""
 
 import dataclasses
 from pathlib import Path
@@ -12,24 +12,31 @@ from ct_dip.cli.options import Verbose
 
 def export(
     results: Annotated[
-        list[Path], typer.Argument(metavar="RESULT...", help="Result file; or several, slices of one volume.")
+        list[Path],
+        typer.Argument(metavar="RESULT...", help="Result file, or the slices of one volume."),
     ],
-    format: Annotated[str, typer.Option(help="tiff (ImageJ, napari), nifti or npy.")],
-    out: Annotated[Path, typer.Option(help="Name of the files: NAME-mean and NAME-std with an ending.")],
+    out: Annotated[Path, typer.Option(help="Write the files NAME-mean and NAME-std for this NAME.")],
+    format: Annotated[
+        str | None,
+        typer.Option(
+            help="File format: tiff (ImageJ, napari), nifti or npy. Default: by the ending of --out, else "
+            "tiff."
+        ),
+    ] = None,
     spacing: Annotated[
-        float | None, typer.Option(help="Distance of slices, mm. Default: the edge of a pixel.")
+        float | None, typer.Option(help="Distance between slices in mm. Default: the width of a pixel.")
     ] = None,
     verbose: Verbose = False,
 ) -> None:
-    """Write the mean and the standard deviation of results as images, in 1/mm, with the pixel size."""
-    from ct_dip.data.export import export_result
+    """Export the mean and the standard deviation of results as images for other programs, in 1/mm."""
+    from ct_dip.data.export import export as run
     from ct_dip.data.result_file import read_result
     from ct_dip.errors import InputError
 
     if spacing is not None and len(results) == 1:
         raise InputError(f"--spacing {spacing:g} belongs to several slices; drop it")
     loaded = [dataclasses.replace(read_result(path), samples=None) for path in results]  # which are large
-    files = export_result(loaded, out, format, spacing=spacing)
+    files = run(loaded, out, format, spacing=spacing)
     first = loaded[0]
     rows, columns = first.mean.shape
     what = "mean" if first.std is None else "mean and standard deviation"

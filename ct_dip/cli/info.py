@@ -1,4 +1,4 @@
-"""``ct-dip info``: what a file holds."""
+"""``ct-dip info``: show what a file holds."""
 
 import math
 from pathlib import Path
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def info(
-    file: Annotated[Path, typer.Argument(help="A scan or result file; or a measured scan to import.")],
-    format: Annotated[str, typer.Option(help="Of a measured scan, as ct-dip import takes it.")] = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="Every scalar, on standard output.")] = False,
+    file: Annotated[Path, typer.Argument(help="Scan or result file, or a measured scan to import.")],
+    format: Annotated[str, typer.Option(help="Format of a measured scan, as for ct-dip import.")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print every number as JSON.")] = False,
     verbose: Verbose = False,
 ) -> None:
     """Show what a scan or result file holds, or what an import of another file needs."""
@@ -46,7 +46,7 @@ def info(
 
 
 def scan_facts(scan: "Scan") -> dict[str, Any]:
-    """Every scalar of a scan."""
+    """Collect every number of a scan."""
     geometry = scan.geometry.to_dict()
     angles = geometry.pop("angles")
     geometry |= {"angle_first": angles[0], "angle_last": angles[-1], "views": len(angles)}
@@ -69,7 +69,7 @@ def scan_facts(scan: "Scan") -> dict[str, Any]:
 
 
 def scan_summary(scan: "Scan") -> dict[str, str]:
-    """A scan in a few lines."""
+    """Describe a scan in a few lines."""
     from ct_dip.data.noise import WhiteNoise
     from ct_dip.geometry import FanBeam
 
@@ -103,7 +103,7 @@ def scan_summary(scan: "Scan") -> dict[str, str]:
 
 
 def result_facts(result: "Prediction") -> dict[str, Any]:
-    """Every scalar of a result."""
+    """Collect every number of a result."""
     return {
         "format": "ct_dip.result",
         "method": result.method,
@@ -121,7 +121,7 @@ def result_facts(result: "Prediction") -> dict[str, Any]:
 
 
 def result_summary(result: "Prediction") -> dict[str, str]:
-    """A result in a few lines."""
+    """Describe a result in a few lines."""
     rows, columns = result.mean.shape
     lines = {
         "method": result.method,
@@ -144,7 +144,11 @@ def result_summary(result: "Prediction") -> dict[str, str]:
             continue
         name = names.get(key, key.replace("_", " "))
         unit = {"psnr": " dB", "peak_memory_mb": " MiB"}.get(key, "")
-        lines[name.removesuffix(" mb")] = (f"{value:.4g}" if isinstance(value, float) else f"{value}") + unit
+        text = (f"{value:.4g}" if isinstance(value, float) else f"{value}") + unit
+        lines[name.removesuffix(" mb")] = text + _legend(key)
+    for key, value in (result.diagnostics.get("hyperparameters") or {}).items():
+        if "." not in key and isinstance(value, int | float):  # those of single blocks are for --json
+            lines[key] = f"{value:.4g}" + _legend(key)
     lines["time"] = ", ".join(
         f"{name} {format_duration(seconds)}" for name, seconds in result.seconds.items()
     )
@@ -154,8 +158,15 @@ def result_summary(result: "Prediction") -> dict[str, str]:
     return lines
 
 
+def _legend(name: str) -> str:
+    """Say what a number means, in brackets."""
+    from ct_dip.data.legend import meaning
+
+    return f"  ({meaning(name)})" if meaning(name) else ""
+
+
 def _spell_certificate(certificate: dict[str, Any]) -> str:
-    """What a compressed or iterative inference reached, in a line."""
+    """Describe the accuracy of compressed or iterative inference in one line."""
     parts = ["converged" if certificate["converged"] else "NOT converged"]
     if "rank" in certificate:
         parts += [

@@ -1,4 +1,4 @@
-"""``ct-dip methods``: what there is to reconstruct with."""
+"""``ct-dip methods``: list the reconstruction methods."""
 
 from typing import Annotated, Any
 
@@ -10,10 +10,12 @@ from ct_dip.errors import CtDipError
 
 
 def methods(
-    as_json: Annotated[bool, typer.Option("--json", help="On standard output, with their settings.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the methods with their settings as JSON.")
+    ] = False,
     verbose: Verbose = False,
 ) -> None:
-    """List the methods: what each does, what it gives, and where its equation is from."""
+    """List the reconstruction methods: what each one does, what it returns, and the paper it comes from."""
     from ct_dip.methods import find_method, method_names
 
     known: dict[str, Any] = {}
@@ -29,7 +31,7 @@ def methods(
 
 
 def facts(method: Any) -> dict[str, Any]:
-    """Everything that a method says of itself."""
+    """Collect everything that a method states about itself."""
     sections = method.config.sections()
     return {
         "summary": method.summary,
@@ -41,7 +43,7 @@ def facts(method: Any) -> dict[str, Any]:
 
 
 def summary(method: Any) -> str:
-    """A method in a few lines."""
+    """Describe a method in a few lines."""
     lines = [
         method.summary,
         f"Gives {', '.join(method.gives)}. Settings: {', '.join(method.config.sections())}.",

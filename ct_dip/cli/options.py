@@ -3,41 +3,57 @@
 import math
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from ct_dip.data.mask_file import read_mask as load_mask
 from ct_dip.errors import InputError
 
-if TYPE_CHECKING:
-    from ct_dip.arrays import Bools
+__all__ = ["load_mask"]
 
 Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Say more, and show where an error came from.")
+    bool, typer.Option("--verbose", "-v", help="Print more messages, and the traceback of an error.")
 ]
-Seed = Annotated[int, typer.Option(help="Of every random choice.", min=0)]
+Seed = Annotated[int, typer.Option(help="Seed of the random numbers.", min=0)]
+OptionalSeed = Annotated[int | None, typer.Option(help="Seed of the random numbers. Default: 0.", min=0)]
 Preset = Annotated[
-    str | None, typer.Option(help="fast, balanced (the default), thorough, or auto: by the image's size.")
+    str | None,
+    typer.Option(
+        help="How much work to do: fast, balanced or thorough; or auto, the default: fast for more than 64 "
+        "pixels a side, else balanced."
+    ),
 ]
-Device = Annotated[str | None, typer.Option(help="auto, cpu, cuda, or another name that torch knows.")]
+Device = Annotated[
+    str | None, typer.Option(help="Compute on this device: auto, cpu, cuda, or any device name of torch.")
+]
 Threads = Annotated[
     int | None,
     typer.Option(
-        help="Threads of torch. Default: 1 below 128 × 128 pixels, all from there on; use 1 when jobs share "
-        "cores.",
+        help="Use this many CPU threads. Default: 1 below 128 × 128 pixels, else all. Use 1 when several "
+        "jobs share the cores.",
         min=1,
     ),
 ]
 
 
+Budget = Annotated[
+    str | None,
+    typer.Option(
+        "--budget-memory",
+        help="Use at most this much memory per run, for example 4G. Default: half of what is free.",
+    ),
+]
+
+
 def check_result_name(path: Path, what: str) -> None:
-    """Our files end in .h5, so that nothing else is overwritten by a slip."""
+    """Refuse a file name without the ending .h5, so that no other file is overwritten by a slip."""
     if path.suffix not in (".h5", ".hdf5"):
         raise InputError(f"--out {path}: {what} is an HDF5 file; give it the ending .h5")
 
 
 def parse_angle(text: str, name: str) -> float:
-    """Radians of ``180``, ``180deg`` or ``3.1416rad``; degrees where nothing is said.
+    """Convert ``180``, ``180deg`` or ``3.1416rad`` to radians; a number without a unit is in degrees.
 
     A bare number that is a plausible angle in radians and a tiny one in degrees is refused rather
     than guessed.
@@ -58,36 +74,3 @@ def parse_angle(text: str, name: str) -> float:
     if abs(angle) > 2 * math.pi * (1 + 1e-6):
         raise InputError(f"{name} {text!r} is more than a turn; write at most 360")
     return angle
-
-
-def load_mask(path: Path, shape: tuple[int, int]) -> "Bools":
-    """Where a picture is neither black nor transparent, or an array neither 0 nor NaN; first row on top.
-
-    Not `load_image`: that reads attenuation and refuses labels, for which any number means "inside".
-    """
-    import numpy as np
-    from PIL import Image as Picture
-
-    if not path.is_file():
-        raise InputError(f"--mask {path} does not exist; check the path")
-    try:
-        if path.suffix == ".npy":
-            with path.open("rb") as file:
-                array = np.asarray(np.load(file, allow_pickle=False))
-                if array.dtype.kind not in "biuf":
-                    raise ValueError(f"it holds {array.dtype}, not numbers")
-                marked = (array != 0) & ~np.isnan(array)
-        else:
-            with Picture.open(path) as picture:
-                if picture.mode[0] in "IF":  # 16 or 32 bits
-                    marked = np.asarray(picture) != 0
-                else:
-                    colors = np.asarray(picture.convert("RGBA"))
-                    marked = colors[..., :3].any(axis=-1) & (colors[..., 3] > 0)
-    except (OSError, ValueError, EOFError, SyntaxError, Picture.DecompressionBombError) as error:
-        raise InputError(f"--mask {path} cannot be read ({error}); use PNG, TIFF or NPY") from error
-    if marked.shape != shape:
-        raise InputError(f"--mask {path} has shape {marked.shape}, the image {shape}; give one of its shape")
-    if not marked.any():
-        raise InputError(f"--mask {path} has no pixels: it is zero everywhere; mark the region in white")
-    return marked

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from ct_dip.cli.console import ConsoleProgress, message
-from ct_dip.cli.options import Device, Preset, Threads, Verbose, check_result_name
+from ct_dip.cli.options import Budget, Device, OptionalSeed, Preset, Threads, Verbose, check_result_name
 from ct_dip.errors import InputError, InterruptedRunError, OutputError
 from ct_dip.progress import format_duration
 
@@ -22,65 +22,76 @@ if TYPE_CHECKING:
 
 
 def reconstruct(
-    scans: Annotated[list[Path], typer.Argument(metavar="SCAN...", help="Scan file, or several.")],
+    scans: Annotated[list[Path], typer.Argument(metavar="SCAN...", help="Scan files to reconstruct.")],
     out: Annotated[
-        Path,
+        Path | None,
         typer.Option(
-            help="Result file to write (.h5); PNG, YAML and HTML go beside it. For several scans: a folder, "
-            "for results of their names."
+            help="Result file to write (.h5), with PNG, YAML and HTML files beside it; for several scans a "
+            "folder. Default: SCAN-METHOD.h5 in this folder, or the folder results."
         ),
-    ],
-    method: Annotated[str | None, typer.Option(help="As ct-dip methods lists them; tv if not given.")] = None,
+    ] = None,
+    method: Annotated[
+        str | None,
+        typer.Option(
+            help="Reconstruction method; ct-dip methods lists them. Default: lin-dip, which has error bars."
+        ),
+    ] = None,
     preset: Preset = None,
-    config: Annotated[Path | None, typer.Option(help="YAML file with settings.")] = None,
+    config: Annotated[Path | None, typer.Option(help="Read settings from this YAML file.")] = None,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", help="One setting, as tv.strength=0.5; repeatable.")
+        list[str] | None,
+        typer.Option("--set", help="Change one setting, for example tv.strength=0.5; repeat for more."),
     ] = None,
     backend: Annotated[
-        str | None, typer.Option(help="Ray transform: auto, sparse, astra, odl or tomosipo.")
+        str | None, typer.Option(help="Compute ray transforms with auto, sparse, astra, odl or tomosipo.")
     ] = None,
-    kernel: Annotated[str | None, typer.Option(help="Ray weights: auto, line, linear or strip.")] = None,
+    kernel: Annotated[
+        str | None, typer.Option(help="Weigh the pixels along a ray by auto, line, linear or strip.")
+    ] = None,
     regime: Annotated[
-        str | None, typer.Option(help="Of lin-dip: auto (the default), exact, compressed or iterative.")
+        str | None,
+        typer.Option(help="Inference of lin-dip: auto (the default), exact, compressed or iterative."),
     ] = None,
     hyperprior: Annotated[
-        str | None, typer.Option(help="Of lin-dip: auto (the default), weak, none or tv-predcp.")
+        str | None, typer.Option(help="Hyperprior of lin-dip: auto (the default), weak, none or tv-predcp.")
     ] = None,
     device: Device = None,
     threads: Threads = None,
-    seed: Annotated[int | None, typer.Option(help="Of every random choice.", min=0)] = None,
+    seed: OptionalSeed = None,
     run_folder: Annotated[
         Path | None,
         typer.Option(
-            "--run", help="Folder for checkpoints of a long fit. Default: beside the result, while it runs."
+            "--run",
+            help="Folder to keep checkpoints of a long fit in. Default: beside the result, until it is done.",
         ),
     ] = None,
     resume: Annotated[
         Literal["exact", "compatible"],
         typer.Option(
-            help="exact: continue a checkpoint only to the same bits. compatible: also if it began with "
-            "another device, number of threads or version of torch."
+            help="Continue a checkpoint only if the result stays the same to the last bit (exact), or also "
+            "after a change of device, number of threads or version of torch (compatible)."
         ),
     ] = "exact",
     holdout: Annotated[
         bool,
         typer.Option(
             "--holdout/--no-holdout",
-            help="Of lin-dip: widen error bars until they explain views that a first fit did not see. "
-            "Without, the job takes half of the time, and error bars may be several times too narrow.",
+            help="Let lin-dip widen its error bars until they explain views that a first fit did not see. "
+            "Without this, a run takes half the time, and error bars may be several times too narrow.",
         ),
     ] = True,
     check: Annotated[
         Literal["auto", "views", "none"] | None,
         typer.Option(
-            help="views: reconstruct again without a fifth of the views and say how well they are predicted. "
-            "auto: so for error bars of small images, where no truth or reference shows whether they hold."
+            help="Check the error bars: reconstruct again without a fifth of the views and score how well "
+            "these are predicted (views), do so for small images without a truth or reference (auto), or "
+            "never (none)."
         ),
     ] = None,
     reference: Annotated[
         Path | None,
         typer.Option(
-            help="Image in 1/mm to compare with, of a measured scan: .npy, .tif, or a result (.h5)."
+            help="Compare a measured scan with this image in 1/mm: .npy, .tif, or a result file (.h5)."
         ),
     ] = None,
     reference_noise: Annotated[
@@ -89,23 +100,24 @@ def reconstruct(
     report: Annotated[
         bool | None,
         typer.Option(
-            "--report/--no-report", help="A page that explains the result. Default: if it has error bars."
+            "--report/--no-report",
+            help="Write a page that explains the result. Default: if it has error bars.",
         ),
     ] = None,
-    figures: Annotated[Path | None, typer.Option(help="Folder for all figures, as PNG.")] = None,
-    budget_memory: Annotated[
-        str | None, typer.Option(help="Memory that the job may take, as 4G. Default: half of the free.")
+    figures: Annotated[
+        Path | None, typer.Option(help="Write all figures to this folder, as PNG files.")
     ] = None,
+    budget_memory: Budget = None,
     budget_minutes: Annotated[
         float | None,
         typer.Option(
-            help="Minutes for compressed or iterative inference after the network's fit; fewer samples if "
-            "they are short. No effect on exact inference."
+            help="Stop compressed or iterative inference after this many minutes, with fewer samples. This "
+            "does not include the fit of the network, and has no effect on exact inference."
         ),
     ] = None,
     verbose: Verbose = False,
 ) -> None:
-    """Reconstruct a scan; write the result, a picture and a page of it, and the settings that repeat it."""
+    """Reconstruct scans, and write each result with a picture, a page that explains it, and its settings."""
     if reference_noise is not None and reference is None:
         raise InputError(
             f"--reference-noise {reference_noise:g} has no effect without --reference; drop it, or give one"
@@ -140,6 +152,8 @@ def reconstruct(
         figures=figures,
         paged="error bars" in chosen.gives if report is None else report,
     )
+    if out is None:
+        out = Path(f"{scans[0].stem}-{settings.method}.h5" if len(scans) == 1 else "results")
     limits = {"memory_budget": budget_memory, "budget_minutes": budget_minutes, "resume": resume}
     targets = _targets(scans, out, files)
     for scan, target in targets.items():
@@ -150,7 +164,7 @@ def reconstruct(
 
 @dataclass(frozen=True, kw_only=True)
 class Files:
-    """What a reconstruction reads beside the scan, and writes beside the result."""
+    """Files that a reconstruction reads beside the scan, and writes beside the result."""
 
     config: Path | None
     reference: Path | None
@@ -159,14 +173,14 @@ class Files:
     paged: bool
 
     def load_reference(self, scan: "Scan") -> "NDArray[Any] | None":
-        """The image to compare with."""
+        """Read the image to compare with."""
         from ct_dip.data.reference_file import read_reference
 
         return read_reference(self.reference, scan.geometry.volume.pixel_size) if self.reference else None
 
 
 def _targets(scans: list[Path], out: Path, files: Files) -> dict[Path, Path]:
-    """Result files by scan: one is ``out`` itself, several go into it as a folder."""
+    """Name the result file of every scan: ``out`` itself for one scan, else files in that folder."""
     if len(scans) == 1:
         check_result_name(out, "a result")
         return {scans[0]: out}
@@ -182,12 +196,12 @@ def _targets(scans: list[Path], out: Path, files: Files) -> dict[Path, Path]:
 
 
 def _beside(out: Path) -> tuple[Path, Path, Path]:
-    """Picture, settings and page of a result."""
+    """Name the picture, the settings and the page of a result."""
     return out.with_suffix(".png"), out.with_suffix(".yaml"), out.with_suffix(".html")
 
 
 def _check(path: Path, out: Path, files: Files, reference_noise: float | None) -> None:
-    """Refuse what could not be read or written."""
+    """Refuse inputs that cannot be read and outputs that cannot be written."""
     from ct_dip.data.comparison import comparison_of_scan
     from ct_dip.data.scan_file import read_scan
 
@@ -218,10 +232,10 @@ def _reconstruct_one(
     from ct_dip.data.result_file import write_result
     from ct_dip.data.scan_file import read_scan
     from ct_dip.files import write_bytes
+    from ct_dip.pages.all_figures import figures, result_panel
+    from ct_dip.pages.figures import save_png
+    from ct_dip.pages.report_page import write_report
     from ct_dip.pipeline import reconstruct as run
-    from ct_dip.report.all_figures import result_panel, write_figures
-    from ct_dip.report.figures import save_png
-    from ct_dip.report.report_page import write_report
 
     scan = read_scan(path)
     picture, repeat, page = _beside(out)
@@ -241,12 +255,16 @@ def _reconstruct_one(
         write_bytes(repeat, yaml.safe_dump(result.settings, sort_keys=True).encode())
         if files.paged:
             write_report(page, result, source=scan.source or path.name)
-        drawn = write_figures(files.figures, result) if files.figures else []
+        drawn = figures(result, files.figures) if files.figures else {}
     except KeyboardInterrupt:
-        way_on = f"goes on from {folder}" if _has_stages(folder) else "starts again, as nothing was kept yet"
-        raise InterruptedRunError(f"interrupted; the same command {way_on}") from None
+        way_on = (
+            f"run the same command to continue from {folder}"
+            if _has_stages(folder)
+            else "nothing was kept yet"
+        )
+        raise InterruptedRunError(f"interrupted; {way_on}") from None
     except OutputError as error:
-        way_on = f"; what was computed is in {folder}, and --run {folder} goes on from it"
+        way_on = f"; what was computed is in {folder}; continue from it with --run {folder}"
         raise OutputError(f"{error}{way_on if _has_stages(folder) else ''}") from error
     if files.run_folder is None:
         shutil.rmtree(folder, ignore_errors=True)
@@ -258,13 +276,15 @@ def _reconstruct_one(
     if drawn:
         message(f"{files.figures}: {len(drawn)} figures")
     if files.paged:
-        message(f"{page}: open it in a browser: what it is, how sure we are, and why")
+        message(
+            f"{page}: open it in a browser; it shows the image, its error bars, and whether to believe them"
+        )
 
 
 def _check_outputs(
     out: Path, beside: list[Path], inputs: dict[str, Path | None], further: list[Path]
 ) -> None:
-    """Refuse now what could not be written later, and what would destroy a file that is not ours.
+    """Refuse outputs that cannot be written, or that would replace a file which is not ours.
 
     Args:
         beside: further files named after ``out``.
@@ -289,7 +309,7 @@ def _has_stages(folder: Path) -> bool:
 
 
 def outcome(result: "Prediction") -> str:
-    """A result in one line."""
+    """Describe a result in one line."""
     seconds = sum(result.seconds.values())
     against = " against the reference" if result.comparison and result.comparison.name == "reference" else ""
     row = {} if result.scores is None else result.scores.row()
@@ -305,7 +325,7 @@ def outcome(result: "Prediction") -> str:
 
 
 def heldout_summary(heldout: "HeldoutScores") -> str:
-    """How views that were held out were predicted, in a line."""
+    """Describe in one line how well held-out views were predicted."""
     text = f"{heldout.measurements} measurements that the reconstruction did not see"
     if not heldout.error_bars:
         return f"{text}; their mean square error is {heldout.misfit.value:.3g} times the noise"

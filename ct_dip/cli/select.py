@@ -1,13 +1,13 @@
-"""``ct-dip select``: which settings suit a scan."""
+"""``ct-dip select``: find the settings that suit a scan."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ct_dip.cli.compare import CSV, LATEX, PAGE, check_folder, summary
+from ct_dip.cli.compare import summary
 from ct_dip.cli.console import ConsoleProgress, message, print_table
-from ct_dip.cli.options import Device, Preset, Threads, Verbose
+from ct_dip.cli.options import Budget, Device, OptionalSeed, Preset, Threads, Verbose
 from ct_dip.errors import CtDipError, InputError, InterruptedRunError
 
 _SAYS = {"heldout_log_density": "held-out views choose", "evidence": "evidence chooses"}
@@ -18,31 +18,39 @@ def select(
     over: Annotated[
         list[str],
         typer.Option(
-            help="Values to try, as dip.strength=0.1,0.3 or dip.channels=[16,16],[32,32]; repeatable."
+            help="Try these values, for example dip.strength=0.1,0.3 or dip.channels=[16,16],[32,32]; repeat "
+            "for more settings."
         ),
     ],
-    method: Annotated[str, typer.Option(help="As ct-dip methods lists them.")] = "lin-dip",
+    method: Annotated[
+        str, typer.Option(help="Reconstruction method; ct-dip methods lists them.")
+    ] = "lin-dip",
     out: Annotated[
-        Path, typer.Option(help="Folder for the page, the tables, and results, which are not made twice.")
+        Path,
+        typer.Option(
+            help="Folder to write the page, the tables and the results to; results that it holds already are "
+            "reused."
+        ),
     ] = Path("selection"),
     preset: Preset = None,
-    config: Annotated[Path | None, typer.Option(help="YAML file with settings that all runs share.")] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="Read settings that all runs share from this YAML file.")
+    ] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", help="One that all runs share, as dip.max_steps=500; repeatable."),
+        typer.Option(
+            "--set", help="Change one setting for all runs, for example dip.max_steps=500; repeat for more."
+        ),
     ] = None,
     device: Device = None,
     threads: Threads = None,
-    seed: Annotated[int | None, typer.Option(help="Of every random choice.", min=0)] = None,
-    budget_memory: Annotated[
-        str | None, typer.Option(help="Memory that every run may take, as 4G. Default: half of the free.")
-    ] = None,
+    seed: OptionalSeed = None,
+    budget_memory: Budget = None,
     verbose: Verbose = False,
 ) -> None:
-    """Try combinations of settings on a scan, and rank them by held-out views and by evidence."""
+    """Try every combination of some settings on a scan, and rank them by held-out views and by evidence."""
     from ct_dip.compare_methods import compare
-    from ct_dip.report.compare_page import write_compare_page
-    from ct_dip.report.table_files import write_csv, write_latex
+    from ct_dip.pages.comparison_files import check_folder, write_comparison
     from ct_dip.select_settings import choices, configurations, read_over
 
     tried = [read_over(each) for each in over]
@@ -56,12 +64,10 @@ def select(
             scan, configs, heldout=True, out=out, memory_budget=budget_memory, progress=ConsoleProgress
         )
     except KeyboardInterrupt:
-        raise InterruptedRunError(f"interrupted; the same command goes on from {out}") from None
+        raise InterruptedRunError(f"interrupted; run the same command to continue from {out}") from None
     if not any(row.prediction for row in table.rows):
         raise CtDipError(f"no run finished: {table.rows[0].error}")
-    write_compare_page(out / PAGE, table)
-    write_csv(out / CSV, table)
-    write_latex(out / LATEX, table)
+    page, csv, latex = write_comparison(out, table)
     chosen = [f"{_SAYS[column]} {name}" for column, name in choices(table).items()]
     print_table("; ".join(chosen) or "nothing tells these settings apart", summary(table))
-    message(f"{out / PAGE}: open it in a browser; {out / CSV} has every figure, {out / LATEX} the main ones")
+    message(f"{page}: open it in a browser; {csv} has every figure, {latex} the main ones")

@@ -1,4 +1,4 @@
-"""``ct-dip simulate``: a scan file from a phantom or an image, or a dataset of many."""
+"""``ct-dip simulate``: simulate a scan of a phantom or an image, or a dataset of many."""
 
 import math
 from functools import partial
@@ -31,59 +31,65 @@ def simulate(
     out: Annotated[Path, typer.Option(help="Scan file to write (.h5), or folder of a dataset.")],
     phantom: Annotated[
         str | None,
-        _object("shepp-logan, rectangles, ellipses, grains, cracks or walnut (the default)."),
+        _object(
+            "Phantom to scan: shepp-logan, rectangles, ellipses, grains, cracks or walnut (the default)."
+        ),
     ] = None,
     images: Annotated[
         Path | None,
-        _object("PNG, NPY, NPZ or DICOM file to scan instead; for a dataset also a folder of DICOM."),
+        _object(
+            "Scan the image in this PNG, NPY, NPZ or DICOM file, or, for a dataset, a folder of DICOM files."
+        ),
     ] = None,
-    index: Annotated[int | None, _object("Which image of a stack.")] = None,
-    hu: Annotated[bool, _object("The image is in Hounsfield units.", "--hu")] = False,
+    index: Annotated[int | None, _object("Scan this image of a stack, counted from 0.")] = None,
+    hu: Annotated[bool, _object("Take the image to be in Hounsfield units.", "--hu")] = False,
     size: Annotated[
         int | None,
-        _object("Pixels of the longer side. Default: the image's own, or 128; lodopab 362."),
+        _object("Number of pixels of the longer side. Default: that of the image, or 128; lodopab 362."),
     ] = None,
     pixel_size: Annotated[
-        float | None, _object("Edge of a pixel, mm. Default: 1, or as a DICOM file says.")
+        float | None, _object("Width of a pixel in mm. Default: 1, or as a DICOM file says.")
     ] = None,
     views: Annotated[int | None, _scanner("Number of views. Default: 60; lodopab 1000.")] = None,
     arc: Annotated[
         str | None,
-        _scanner("Angle that the views cover: 180, 90deg, 3.14rad. Default: 180, fan 360."),
+        _scanner(
+            "Angle that the views cover, for example 180, 90deg or 3.14rad. Default: 180, or 360 for a fan."
+        ),
     ] = None,
     detectors: Annotated[
         int | None,
-        _scanner("Number of bins. Default: enough to see every pixel."),
+        _scanner("Number of detector bins. Default: enough to see every pixel."),
     ] = None,
     detector_pitch: Annotated[
         float | None,
-        _scanner("Distance of bins, mm. Default: one pixel at the axis."),
+        _scanner("Distance between detector bins in mm. Default: one pixel at the rotation axis."),
     ] = None,
-    detector_offset: Annotated[float, _scanner("Shift of the detector, mm.")] = 0.0,
+    detector_offset: Annotated[float, _scanner("Shift of the detector in mm.")] = 0.0,
     source_origin: Annotated[
         float | None,
-        _scanner("Fan beam: distance from the source to the axis, mm."),
+        _scanner("Use a fan beam with this distance from the source to the rotation axis, in mm."),
     ] = None,
     origin_detector: Annotated[
         float | None,
-        _scanner("Fan beam: distance from the axis to the detector, mm."),
+        _scanner("Distance from the rotation axis to the detector of a fan beam, in mm."),
     ] = None,
     noise: Annotated[
         float | None,
-        _noise("White noise relative to the mean line integral; 0 for none. Default: 0.05."),
+        _noise("Add white noise of this size relative to the mean line integral; 0 for none. Default: 0.05."),
     ] = None,
-    noise_std: Annotated[float | None, _noise("White noise, absolute standard deviation.")] = None,
+    noise_std: Annotated[float | None, _noise("Add white noise with this standard deviation.")] = None,
     photons: Annotated[
         float | None,
-        _noise("Photon counting with this many per bin in air."),
+        _noise("Count photons: this many per detector bin in air."),
     ] = None,
     attenuation: Annotated[
         float | None,
-        _object("1/mm of image value 1. Default: 0.02 (water); 1 for an image file."),
+        _object("Attenuation in 1/mm of an image value of 1. Default: 0.02 (water), or 1 for an image file."),
     ] = None,
     same_grid: Annotated[
         bool,
-        _noise("Project on the reconstruction's own grid (inverse crime).", "--same-grid"),
+        _noise("Simulate on the grid of the reconstruction (the inverse crime).", "--same-grid"),
     ] = False,
     allow_truncation: Annotated[
         bool,

@@ -31,7 +31,7 @@ class Comparison:
     noise_std: float = 0.0
 
     def widened(self, std: Floats) -> Floats:
-        """``√(σ² + ν²)``, of any shape: what the errors against this image should be like."""
+        """Return ``√(σ² + ν²)``, the expected size of errors against this image, of any shape."""
         return np.sqrt(np.square(std, dtype=np.float64) + self.noise_std**2) if self.noise_std else std
 
     def in_its_place(self, samples: Floats) -> Floats:
@@ -44,7 +44,7 @@ class Comparison:
 def comparison_of_scan(
     scan: Scan, reference: Floats | None = None, reference_std: float | None = None
 ) -> Comparison | None:
-    """The truth of the scan, or the reference that was given for it, checked; ``None`` without either."""
+    """Check and return the scan's truth, or the reference given for it; ``None`` without either."""
     if reference is None:
         if reference_std is not None:
             raise InputError(f"reference_std {reference_std:g} has no effect without a reference; drop it")
@@ -67,7 +67,8 @@ def comparison_of_scan(
         raise InputError(f"the reference has shape {image.shape}, the scan's image {shape}; {hint}")
     if image.dtype.kind != "f":
         raise InputError(
-            f"the reference holds {image.dtype}, which is no attenuation; give floating-point numbers in 1/mm"
+            f"the reference holds {image.dtype}, which is not an attenuation; give floating-point numbers "
+            "in 1/mm"
         )
     finite = np.isfinite(image)
     if not finite.all():

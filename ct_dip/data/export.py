@@ -25,6 +25,7 @@ import numpy as np
 from ct_dip.arrays import Floats
 from ct_dip.checks import check_positive
 from ct_dip.data.prediction import Prediction
+from ct_dip.data.result_file import AnyResult, load_result
 from ct_dip.errors import InputError
 from ct_dip.files import atomic_path
 from ct_dip.geometry import Volume
@@ -33,16 +34,20 @@ from ct_dip.geometry import Volume
 ENDINGS = {"tiff": (".tif", ".tiff"), "npy": (".npy",), "nifti": (".nii", ".nii.gz")}
 
 
-def export_result(
-    result: Prediction | Sequence[Prediction], path: str | Path, format: str, *, spacing: float | None = None
+def export(
+    result: AnyResult | Sequence[AnyResult],
+    path: str | Path,
+    format: str | None = None,
+    *,
+    spacing: float | None = None,
 ) -> list[Path]:
-    """Write the mean, and the standard deviation if there is one, of a slice or of a volume.
+    """Write the mean, and the standard deviation if there is one, of a slice or a volume for other programs.
 
     Args:
-        result: one, or several of the slices of a volume.
+        result: a `Prediction` or the path of a result file; or several, the slices of a volume.
         path: ``NAME`` or, say, ``NAME.tif``; the files are ``NAME-mean.tif`` and ``NAME-std.tif``.
-        format: ``tiff``, ``npy`` or ``nifti``.
-        spacing: distance of the slices, mm; a pixel's size if not given.
+        format: ``tiff``, ``npy`` or ``nifti``; by default what the ending of ``path`` says, else ``tiff``.
+        spacing: distance between slices, mm; a pixel's size if not given.
 
     Returns:
         The files. None appears, or takes the place of an older one, before all are safely on the disk.
@@ -51,14 +56,16 @@ def export_result(
         InputError: the format is unknown, or contradicts the ending of ``path``; slices do not fit together.
         OutputError: a file cannot be written.
     """
-    results = [result] if isinstance(result, Prediction) else list(result)
-    stem, ending = _split(Path(path), format)
+    given = [result] if isinstance(result, Prediction | str | Path) else result
+    results = [load_result(each) for each in given]
+    kind = _format_of(Path(path)) if format is None else format
+    stem, ending = _split(Path(path), kind)
     pixel_size = _check_slices(results)
     grid = _Grid(pixel_size, check_positive(pixel_size if spacing is None else spacing, "spacing", "mm"))
     parts = {"mean": [result.mean for result in results]}
     if deviations := [result.std for result in results if result.std is not None]:
         parts["std"] = deviations
-    encode = _ENCODERS[format]
+    encode = _ENCODERS[kind]
     # Encoded in memory: the disk meets finished files only.
     contents = {
         stem.with_name(f"{stem.name}-{name}{ending}"): encode(
@@ -68,7 +75,7 @@ def export_result(
     }
     if ending == ".nii.gz":
         contents = {file: gzip.compress(content, mtime=0) for file, content in contents.items()}
-    if format == "npy":
+    if kind == "npy":
         contents[stem.with_name(f"{stem.name}-grid.json")] = _grid(grid, len(results) > 1)
     with contextlib.ExitStack() as files:  # renames them when all are written
         for file, content in contents.items():
@@ -76,16 +83,20 @@ def export_result(
     return list(contents)
 
 
+def _format_of(path: Path) -> str:
+    return next((f for f, endings in ENDINGS.items() if path.name.lower().endswith(endings)), "tiff")
+
+
 @dataclass(frozen=True)
 class _Grid:
-    """Edge of a pixel and distance of slices, mm."""
+    """Width of a pixel and distance between slices, mm."""
 
     pixel_size: float
     spacing: float
 
 
 def _check_slices(results: Sequence[Prediction]) -> float:
-    """The pixel size that all share."""
+    """Return the pixel size that all results share."""
     first = results[0]
     for number, result in enumerate(results, start=1):
         if result.mean.shape != first.mean.shape or result.pixel_size != first.pixel_size:
@@ -104,7 +115,7 @@ def _spelled(result: Prediction) -> str:
 
 
 def _split(path: Path, format: str) -> tuple[Path, str]:
-    """The name without its ending, and the ending that the files get."""
+    """Return the name without its ending, and the ending that the files get."""
     if format not in ENDINGS:
         raise InputError(f"format {format!r} is not known; choose one of {', '.join(ENDINGS)}")
     for other, endings in ENDINGS.items():
@@ -121,12 +132,12 @@ def _split(path: Path, format: str) -> tuple[Path, str]:
                 raise InputError(f"{path} has an ending and no name; write for example image{ending}")
             return path.with_name(stem), ending
     if not path.name or path.is_dir():
-        raise InputError(f"{path} is a folder; give a name for the files in it, as {path / 'image'}")
+        raise InputError(f"{path} is a folder; give a name for the files in it, for example {path / 'image'}")
     return path, ENDINGS[format][0]
 
 
 def _tiff(image: Floats, name: str, grid: _Grid) -> bytes:
-    """As ImageJ writes it: first row on top, and the resolution in pixels per mm, the unit of its metadata.
+    """Encode as ImageJ does: first row on top, resolution in pixels per mm, the unit of its metadata.
 
     ImageJ takes ``1/XResolution`` for the pixel size in *its* unit, so pixels per centimetre beside
     ``unit=mm`` would be wrong by ten; the tag ``ResolutionUnit`` knows inches and centimetres, and says none.
@@ -148,7 +159,7 @@ def _tiff(image: Floats, name: str, grid: _Grid) -> bytes:
 
 
 def _nifti(image: Floats, name: str, grid: _Grid) -> bytes:
-    """Voxel (i, j, k) is column i and row j *from below* of slice k, with world coordinates in mm.
+    """Encode with voxel (i, j, k) in column i and row j *from below* of slice k; coordinates in mm.
 
     NIfTI's indices grow to the right and up, as x and y do, hence the affine has no reflection, and programs
     that ignore it show the image upright as well. "Scanner" coordinates, since we know no patient. The slice
@@ -169,14 +180,14 @@ def _nifti(image: Floats, name: str, grid: _Grid) -> bytes:
 
 
 def _npy(image: Floats, name: str, grid: _Grid) -> bytes:
-    """The bare array; its pixel size is in the file that `_grid` fills."""
+    """Encode the bare array; its pixel size is in the file that `_grid` fills."""
     buffer = io.BytesIO()
     np.save(buffer, image, allow_pickle=False)
     return buffer.getvalue()
 
 
 def _grid(grid: _Grid, volume: bool) -> bytes:
-    """What an NPY file cannot say."""
+    """Encode what an NPY file cannot hold: pixel size, unit and axes."""
     axes = "rows from the top, columns from the left"
     facts: dict[str, object] = {"pixel_size_mm": grid.pixel_size, "unit": "1/mm", "axes": axes}
     if volume:

@@ -1,4 +1,4 @@
-"""HDF5 files of ours: written whole, recognised by a format name and a version, never guessed."""
+"""Our own HDF5 files: written whole, and recognised by a format name and a version."""
 
 import contextlib
 import io
@@ -33,7 +33,7 @@ def write_hdf5(path: str | Path, kind: str, version: int, fill: Callable[[h5py.F
 
 
 def add_array(group: h5py.Group, name: str, values: Any, **attributes: Any) -> None:
-    """A compressed dataset with a checksum, and its attributes (unit, meaning)."""
+    """Add a compressed dataset with a checksum, and its attributes (unit, meaning)."""
     values = np.asarray(values)
     options = {} if values.ndim == 0 else {"compression": "gzip", "shuffle": True, "fletcher32": True}
     dataset = group.create_dataset(name, data=values, **options)
@@ -52,7 +52,7 @@ def is_ours(path: str | Path) -> bool:
 
 
 def file_kind(path: str | Path) -> str:
-    """``scan`` or ``result``: what one of our files holds.
+    """Return ``scan`` or ``result``: what one of our files holds.
 
     Raises:
         InputError: missing, not HDF5, truncated, or not ours.
@@ -78,7 +78,7 @@ def read_hdf5(path: str | Path, kind: str, version: int, error: type[InputError]
         if stored != version:
             raise error(
                 f"{path}: {kind} format version {stored} is not supported, this program reads version "
-                f"{version}; use the ct_dip version that wrote it, or write it anew"
+                f"{version}; use the ct_dip version that wrote it, or write it again"
             )
         yield file
 
@@ -100,15 +100,15 @@ def _open(path: str | Path, error: type[InputError], *, any_links: bool = False)
             raise
         raise error(f"{path}: {problem}") from problem
     except KeyError as problem:
-        raise error(f"{path} is incomplete: {problem.args[0]}; write it anew") from problem
+        raise error(f"{path} is incomplete: {problem.args[0]}; write it again") from problem
     except (TypeError, ValueError, AttributeError, IndexError) as problem:
         raise error(
-            f"{path} holds a field of the wrong type ({_first_line(problem)}); write it anew"
+            f"{path} holds a field of the wrong type ({_first_line(problem)}); write it again"
         ) from problem
     except (OSError, RuntimeError, MemoryError) as problem:
         raise error(
             f"{path} cannot be read as HDF5 ({_first_line(problem)}); it is truncated, damaged or "
-            "another kind of file: copy or write it anew; for scans of other programs there is ct-dip import"
+            "another kind of file: copy or write it again; for scans of other programs there is ct-dip import"
         ) from problem
 
 

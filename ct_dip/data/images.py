@@ -14,7 +14,7 @@ from ct_dip.errors import InputError
 
 
 def load_image(path: str | Path, *, index: int | None = None, hounsfield: bool = False) -> Floats:
-    """One image, (rows, columns), as relative attenuation.
+    """Read one image, (rows, columns), as relative attenuation.
 
     Unsigned integers are scaled to [0, 1] by their type's largest value, floats are taken as they are,
     and with ``hounsfield`` values become ``max(0, 1 + HU/1000)``: 1 is water.

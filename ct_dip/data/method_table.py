@@ -1,4 +1,4 @@
-"""`MethodTable`: methods on the same scans, a row for each pair, and which of them is best by what."""
+"""`MethodTable`: scores of methods on the same scans, a row for each pair, and their ranking."""
 
 import math
 import re
@@ -96,6 +96,10 @@ class MethodTable:
     rows: Sequence[Row]
     scans: dict[str, ScanLabel] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        count = len(self.digests)
+        return f"<MethodTable: {', '.join(self.methods)} on {count} scan{'s' if count != 1 else ''}>"
+
     @property
     def methods(self) -> list[str]:
         """Every method once."""
@@ -172,7 +176,7 @@ class MethodTable:
         return next((column for column in (HELDOUT, IMAGE) if column in columns), None)
 
     def _place(self, method: str, column: str) -> tuple[int, float]:
-        """Number of scans without a number, and how far the mean is from the goal."""
+        """Return how many scans have no number, and how far the mean is from the goal."""
         mean, wanted = self.mean(method, column), goal(column)
         if mean is None:
             return len(self.digests), math.inf

@@ -27,19 +27,19 @@ class Motion:
     shift: tuple[int, int] = (0, 0)  # pixels
 
     def apply(self, image: Floats) -> Floats:
-        """``T x``, (rows, columns)."""
+        """Apply the motion: ``T x``, (rows, columns)."""
         image = np.rot90(image, self.quarters)
         image = _rotated(image[:, ::-1] if self.mirrored else image, self.angle)
         return np.roll(image, self.shift, axis=(0, 1))
 
     def undo(self, image: Floats) -> Floats:
-        """``T⁻¹ x``, (rows, columns)."""
+        """Undo the motion: ``T⁻¹ x``, (rows, columns)."""
         image = _rotated(np.roll(image, (-self.shift[0], -self.shift[1]), axis=(0, 1)), -self.angle)
         return np.rot90(image[:, ::-1] if self.mirrored else image, -self.quarters)
 
 
 def draw_motion(shape: tuple[int, int], kind: MotionKind, rng: np.random.Generator) -> Motion:
-    """A motion of images of a shape at random; ``exact`` has no rotation, and ``none`` moves nothing."""
+    """Draw a random motion of images of a shape; ``exact`` has no rotation, ``none`` moves nothing."""
     if kind == "none":
         return Motion()
     down, right = rng.integers(-_SHIFT, _SHIFT + 1, size=2)

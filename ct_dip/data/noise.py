@@ -24,16 +24,19 @@ class WhiteNoise:
     def __post_init__(self) -> None:
         _require_positive(self.std, "noise std")
 
+    def __str__(self) -> str:
+        return f"white noise of {self.std:.4g}"
+
     def variance(self, sinogram: Floats) -> Floats:
-        """Variance of every line integral, shape of the sinogram."""
+        """Return the variance of every line integral, with the shape of the sinogram."""
         return np.full(sinogram.shape, self.std**2)
 
     def binned(self, factor: int) -> "WhiteNoise":
-        """Noise of the mean of ``factor`` bins."""
+        """Return the noise of the mean of ``factor`` bins."""
         return WhiteNoise(std=self.std / math.sqrt(factor))
 
     def bin_sinogram(self, sinogram: Floats, factor: int) -> Floats:
-        """Mean line integral of ``factor`` neighbouring bins."""
+        """Average the line integrals of ``factor`` neighbouring bins."""
         return _group(sinogram, factor).mean(axis=-1)
 
 
@@ -52,20 +55,23 @@ class PhotonNoise:
         if self.photons > _MOST_PHOTONS:
             raise ScanError(f"photons per bin {self.photons:g} must be at most {_MOST_PHOTONS:g}")
 
+    def __str__(self) -> str:
+        return f"noise of {self.photons:.4g} photons per bin in air"
+
     def counts(self, sinogram: Floats) -> Floats:
-        """Counts behind the line integrals; `ZERO_COUNT` where no photon arrived."""
+        """Return the counts behind the line integrals; `ZERO_COUNT` where no photon arrived."""
         return self.photons * np.exp(-np.asarray(sinogram, dtype=np.float64))
 
     def variance(self, sinogram: Floats) -> Floats:
-        """Variance of every line integral, shape of the sinogram."""
+        """Return the variance of every line integral, with the shape of the sinogram."""
         return 1 / self.counts(sinogram)
 
     def binned(self, factor: int) -> "PhotonNoise":
-        """Noise of ``factor`` bins whose counts are added."""
+        """Return the noise of ``factor`` bins whose counts are added."""
         return PhotonNoise(photons=self.photons * factor)
 
     def bin_sinogram(self, sinogram: Floats, factor: int) -> Floats:
-        """Line integral of the added counts of ``factor`` neighbouring bins."""
+        """Return the line integral of the added counts of ``factor`` neighbouring bins."""
         return mean_intensity(_group(sinogram, factor))
 
 
@@ -79,7 +85,7 @@ def add_white_noise(
     relative: float | None = None,
     std: float | None = None,
 ) -> tuple[Floats, WhiteNoise]:
-    """White noise of a given ``std``, or of ``relative`` times the mean absolute line integral."""
+    """Add white noise of a given ``std``, or of ``relative`` times the mean absolute line integral."""
     if (relative is None) == (std is None):
         raise ScanError("white noise: give either a relative level or an absolute std")
     if std is None:
@@ -91,7 +97,7 @@ def add_white_noise(
 def add_photon_noise(
     sinogram: Floats, rng: np.random.Generator, *, photons: float
 ) -> tuple[Floats, PhotonNoise]:
-    """Photon counting with ``photons`` per bin in air, on ideal line integrals.
+    """Simulate photon counting with ``photons`` per bin in air, on ideal line integrals.
 
     Raises:
         ScanError: the object is so opaque that a typical bin behind it sees no photon.
@@ -111,13 +117,13 @@ def add_photon_noise(
 
 
 def mean_intensity(line_integrals: Floats) -> Floats:
-    """Line integral of the mean intensity over the last axis, ``−log mean exp(−p)``, without underflow."""
+    """Average intensities over the last axis, as line integrals: ``−log mean exp(−p)``, without underflow."""
     least = line_integrals.min(axis=-1, keepdims=True)
     return np.asarray(least[..., 0] - np.log(np.exp(least - line_integrals).mean(axis=-1)))
 
 
 def estimate_white_std(sinogram: Floats) -> float:
-    """Standard deviation of white noise, from the sinogram alone.
+    """Estimate the standard deviation of white noise from the sinogram alone.
 
     The third difference along the detector, ``(−y₋₁ + 3y₀ − 3y₁ + y₂)/√20``, has the noise's deviation
     and little signal where projections are smooth; the median absolute deviation ignores the edges.

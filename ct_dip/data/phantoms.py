@@ -63,7 +63,7 @@ def _ellipses(x: Floats, y: Floats, rng: np.random.Generator) -> Floats:
 
 
 def _walnut(x: Floats, y: Floats, rng: np.random.Generator) -> Floats:
-    """Shell, air gap, two kernel halves with folds, a septum, and voids of a few pixels."""
+    """Draw a shell, an air gap, two kernel halves with folds, a septum, and voids of a few pixels."""
     radius, angle = np.hypot(x, y / 0.92), np.arctan2(y, x)
     shell = 0.88 + _wave(angle, rng, amplitude=0.012, orders=range(2, 9))
     inner = shell - 0.075 - _wave(angle, rng, amplitude=0.012, orders=range(3, 14))
@@ -91,7 +91,7 @@ def _walnut(x: Floats, y: Floats, rng: np.random.Generator) -> Floats:
 
 
 def _grains(x: Floats, y: Floats, rng: np.random.Generator) -> Floats:
-    """A lump of grains, the Voronoi cells of random points: three minerals with a spread each, and pores."""
+    """Draw a lump of grains, Voronoi cells of random points: three minerals with a spread each, and pores."""
     from scipy.spatial import KDTree
 
     rim = 0.85 + _wave(np.arctan2(y, x), rng, amplitude=0.04, orders=range(2, 8))
@@ -103,7 +103,7 @@ def _grains(x: Floats, y: Floats, rng: np.random.Generator) -> Floats:
 
 
 def _cracks(x: Floats, y: Floats, rng: np.random.Generator) -> Floats:
-    """A slab whose attenuation changes smoothly, with jagged cracks at most 0.04 wide."""
+    """Draw a slab whose attenuation changes smoothly, with jagged cracks at most 0.04 wide."""
     inside = (x / 0.85) ** 4 + (y / 0.7) ** 4 <= 1
     field = np.zeros_like(x)
     for _ in range(5):
@@ -121,7 +121,7 @@ def _cracks(x: Floats, y: Floats, rng: np.random.Generator) -> Floats:
 
 
 def _turned(x: Floats, y: Floats, rng: np.random.Generator, reach: float) -> tuple[Floats, Floats]:
-    """Coordinates of a frame with a random centre within ``reach`` and a random direction."""
+    """Return coordinates in a frame with a random centre within ``reach`` and a random direction."""
     distance, bearing = reach * np.sqrt(rng.uniform()), rng.uniform(0, 2 * np.pi)
     direction = rng.uniform(0, np.pi)
     dx, dy = x - distance * np.cos(bearing), y - distance * np.sin(bearing)

@@ -1,4 +1,4 @@
-"""HDF5 files that anybody may have made: reading one ends, stays within its folder, and fits into memory.
+"""Read untrusted HDF5 files: reading always ends, stays within the folder, and fits into memory.
 
 *It ends.* A flipped bit, as in the size of a text in its heap, makes HDF5 loop for ever, or crash,
 while Python waits for it and hears no signal. Files of ours therefore end in a seal, a digest of all bytes
@@ -40,7 +40,7 @@ _COPIES = 3  # of an array, while it is checked and converted
 
 
 def seal(content: bytes | memoryview) -> bytes:
-    """What a file of this content is to end with, for `open_hdf5`."""
+    """Return the bytes that a file of this content must end with, for `open_hdf5`."""
     return _SEAL + hashlib.blake2b(content, digest_size=32).hexdigest().encode() + b"\n"
 
 
@@ -69,7 +69,7 @@ def _is_sealed(path: Path) -> bool:
         content = file.read()
     if seal(memoryview(content)[:-_SEAL_BYTES]) != content[-_SEAL_BYTES:]:
         raise InputError(
-            "it is damaged, as its content does not match the checksum at its end; copy or write it anew"
+            "it is damaged, as its content does not match the checksum at its end; copy or write it again"
         )
     return True
 
@@ -87,12 +87,12 @@ def _probe(path: Path) -> None:
         )
     except subprocess.TimeoutExpired as error:
         raise InputError(
-            f"it is damaged, as reading it did not end within {seconds:.0f} s; copy or write it anew"
+            f"it is damaged, as reading it did not end within {seconds:.0f} s; copy or write it again"
         ) from error
     if child.returncode:
         raise InputError(
             f"it is damaged, as the HDF5 library fails on it (exit status {child.returncode}); copy or write "
-            "it anew"
+            "it again"
         )
 
 
@@ -132,7 +132,7 @@ def _refuse_external(dataset: h5py.Dataset, name: str) -> None:
 def read_array(
     group: h5py.Group, name: str, *, dimensions: int | None = None, kinds: str = "fiub"
 ) -> NDArray[Any]:
-    """A whole dataset of a file of ours, if it is there, of the right type, written, and not too large.
+    """Read a whole dataset of one of our files, if it has the right type, was written, and is not too large.
 
     Args:
         dimensions: how many it must have; any number if not given.
@@ -144,26 +144,26 @@ def read_array(
     dataset = get_dataset(group, name)
     if dimensions is not None and dataset.ndim != dimensions:
         raise InputError(
-            f"{name} has shape {dataset.shape}, expected {dimensions} dimensions; write the file anew"
+            f"{name} has shape {dataset.shape}, expected {dimensions} dimensions; write the file again"
         )
     if dataset.dtype.kind not in kinds:
-        raise InputError(f"{name} has type {dataset.dtype}, expected real numbers; write the file anew")
+        raise InputError(f"{name} has type {dataset.dtype}, expected real numbers; write the file again")
     if dataset.chunks:
         counts = [-(-side // chunk) for side, chunk in zip(dataset.shape, dataset.chunks, strict=True)]
         written = dataset.id.get_num_chunks() == math.prod(counts)
     else:
         written = dataset.id.get_storage_size() == dataset.nbytes
     if not written:
-        raise InputError(f"{name} of shape {dataset.shape} was never written in full; write the file anew")
+        raise InputError(f"{name} of shape {dataset.shape} was never written in full; write the file again")
     check_size(name, dataset.shape, dataset.dtype)
     return np.asarray(dataset[...])
 
 
 def get_dataset(group: h5py.Group, name: str) -> h5py.Dataset:
-    """A dataset, without its values."""
+    """Return a dataset without reading its values."""
     item = group[name]
     if not isinstance(item, h5py.Dataset):
-        raise TypeError(f"{name} is no dataset")
+        raise TypeError(f"{name} is not a dataset")
     return item
 
 
@@ -190,7 +190,7 @@ class Linked:
         self.file = self._open(path)
 
     def get(self, name: str, start: h5py.Group | None = None) -> h5py.Group | h5py.Dataset | None:
-        """The group or dataset of a name, wherever links lead to in the folder; ``None`` without one.
+        """Return the group or dataset of a name, following links inside the folder; ``None`` without one.
 
         Raises:
             InputError: a link or a virtual dataset leads out of the folder, or to nothing.
@@ -255,7 +255,7 @@ class Linked:
             raise InputError(f"{where}: {dataset.size - covered} of its {dataset.size} values have no source")
 
     def _neighbour(self, item: h5py.Group | h5py.Dataset, name: str, where: str) -> h5py.File:
-        """A file that ``item`` refers to."""
+        """Return the file that ``item`` refers to."""
         rule = "only files in the scan's own folder are read: copy it there, and link to it by its name"
         if PurePath(name).is_absolute() or ".." in PurePath(name).parts:
             raise InputError(f"{where} refers to {name!r}, but {rule}")

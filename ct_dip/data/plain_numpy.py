@@ -1,4 +1,4 @@
-"""NPY and NPZ files that anybody may have made: headers are checked before values are read; no pickles.
+"""Read untrusted NPY and NPZ files: headers are checked before values are read; no pickles.
 
 A header of a hundred bytes may declare any shape, and an archive may unpack to a thousand times its size. So
 an array is read only if it has numbers or text, fits into the memory budget, and is as long as it says.
@@ -29,7 +29,7 @@ _KINDS = "fiubcUS"
 
 
 def read_npy(path: Path) -> NDArray[Any]:
-    """The array of an NPY file.
+    """Read the array of an NPY file.
 
     Raises:
         InputError: it is damaged, holds objects, or is too large.
@@ -39,13 +39,13 @@ def read_npy(path: Path) -> NDArray[Any]:
 
 
 def npz_names(path: Path) -> list[str]:
-    """Names of the arrays of an NPZ file."""
+    """List the names of the arrays of an NPZ file."""
     with _explained(), zipfile.ZipFile(path) as archive:
         return [member.removesuffix(".npy") for member in archive.namelist()]
 
 
 def read_npz(path: Path, only: Container[str] | None = None) -> dict[str, NDArray[Any]]:
-    """The arrays of an NPZ file by name, or ``only`` some of them; see `read_npy`."""
+    """Read the arrays of an NPZ file by name, or ``only`` some of them; see `read_npy`."""
     with _explained(), zipfile.ZipFile(path) as archive:
         members = archive.infolist()
         arrays = {}
@@ -84,4 +84,4 @@ def _explained() -> Iterator[None]:
         yield
     except DAMAGE as problem:
         reason = (str(problem).splitlines() or [type(problem).__name__])[0]
-        raise InputError(f"it is damaged, or of another kind ({reason}); copy or write it anew") from problem
+        raise InputError(f"it is damaged, or of another kind ({reason}); copy or write it again") from problem

@@ -1,4 +1,4 @@
-"""Whether a scan can be what it says: slips of units and of preprocessing that no later stage would notice.
+"""Check whether a scan is plausible: wrong units or preprocessing would go unnoticed later.
 
 A finding is a sentence for the user: what looks wrong, and what it may be. Where a sinogram cannot be one of
 line integrals at all, that is an error.
@@ -29,7 +29,7 @@ _CUT_SHARE = 0.1  # of the views
 
 
 def implausible(scan: Scan) -> list[str]:
-    """What looks wrong with a scan, one sentence each, its own warnings first; none for nearly all scans.
+    """List what looks wrong with a scan, one sentence each, its own warnings first; mostly nothing.
 
     The sizes of line integrals and attenuation are not questioned where a ground truth says that the scan was
     simulated: published test problems have objects that no light would penetrate.
@@ -82,7 +82,7 @@ def _size(sinogram: Floats) -> str | None:
 
 
 def _attenuation(sinogram: Floats, geometry: Geometry) -> str | None:
-    """By the ray that is attenuated most: the object is at most as long as the grid's diagonal."""
+    """Check the ray that is attenuated most: the object is at most as long as the grid's diagonal."""
     mean = float(sinogram.max()) / (2 * geometry.volume.radius)
     if mean > _DENSEST:
         return (
@@ -109,7 +109,7 @@ def _negative(scan: Scan, sinogram: Floats) -> str | None:
 
 
 def _noise(scan: Scan, sinogram: Floats) -> str | None:
-    """The stated noise against third differences along the detector, see `estimate_white_std`."""
+    """Compare the stated noise with third differences along the detector, see `estimate_white_std`."""
     if scan.noise is None or sinogram.shape[1] < _FEWEST_BINS:
         return None
     weights = np.array([-1.0, 3.0, -3.0, 1.0])
@@ -131,7 +131,7 @@ def _noise(scan: Scan, sinogram: Floats) -> str | None:
 
 
 def _cut_off(scan: Scan, sinogram: Floats) -> str | None:
-    """The object at the end of the detector; a detector that is short on one side is meant to cut it."""
+    """Look for the object at the detector's end; a detector that is short on one side may cut it off."""
     low, high = scan.geometry.reach
     ends = np.abs(sinogram[:, [0, -1]])
     if scan.geometry.sees_one_side:
@@ -154,7 +154,7 @@ def _one_direction(geometry: Geometry) -> str | None:
 
 
 def _std(scan: Scan) -> Floats:
-    """The larger of the stated noise and of what the data show: the stated one may be what is wrong."""
+    """Return the larger of the stated noise and of what the data show, as the stated one may be wrong."""
     shown = estimate_white_std(scan.sinogram) if scan.geometry.detectors >= _FEWEST_BINS else 0.0
     stated = 0.0 if scan.noise is None else np.sqrt(scan.noise.variance(scan.sinogram))
     return np.broadcast_to(np.maximum(stated, shown), scan.sinogram.shape)

@@ -1,4 +1,4 @@
-"""`Prediction`: what a method says of an object, and where that comes from."""
+"""`Prediction`: the image that a method reconstructs, its uncertainty, and how it was made."""
 
 import math
 from dataclasses import dataclass, field, fields
@@ -10,7 +10,9 @@ from ct_dip.arrays import Bools, Floats
 from ct_dip.data.comparison import Comparison
 from ct_dip.data.pixel_distribution import PixelDistribution
 from ct_dip.data.scores import HeldoutScores, Scores
+from ct_dip.data.thumbnail import thumbnails
 from ct_dip.errors import InputError, MissingPartError, ResultError
+from ct_dip.progress import format_duration
 from ct_dip.text import shortened
 
 _SAMPLES_PER_PIXEL = 5  # that the covariance of a patch is estimated from, at least
@@ -33,7 +35,7 @@ class Patch(NamedTuple):
 
 
 class SinogramPredictive(NamedTuple):
-    """What a prediction says of the sinogram, (views, detectors)."""
+    """The predictive distribution of the sinogram, (views, detectors)."""
 
     mean: Floats  # of the line integrals
     std: Floats  # of a repeated measurement
@@ -116,9 +118,25 @@ class Prediction:
                 "reconstruct again"
             )
         if self.mask is not None and not (self.mask.dtype == bool and self.mask.any()):
-            raise ResultError("mask must be boolean, and true for one pixel at least; reconstruct again")
+            raise ResultError("mask must be boolean, and true for at least one pixel; reconstruct again")
         PixelDistribution(self.degrees)  # refuses what is none
         _check_certificate(self.diagnostics.get("certificate") or {})
+
+    def __repr__(self) -> str:
+        rows, columns = self.mean.shape
+        parts = [f"{rows} × {columns} pixels of {self.pixel_size:.4g} mm"]
+        parts.append("no error bars" if self.std is None else "error bars")
+        parts += [f"{len(self.samples)} samples"] if self.samples is not None else []
+        if self.scores is not None and self.scores.psnr is not None:
+            parts.append(f"{self.scores.psnr.value:.2f} dB")
+        parts += [format_duration(sum(self.seconds.values()))] if self.seconds else []
+        return f"<Prediction{f' by {self.method}' if self.method else ''}: {', '.join(parts)}>"
+
+    def _repr_html_(self) -> str:
+        pictures = {"mean": self.mean, "standard deviation": self.std}
+        if self.comparison is not None:
+            pictures[self.comparison.name] = self.comparison.image
+        return thumbnails(repr(self), pictures)
 
     @property
     def pixel_distribution(self) -> PixelDistribution:
@@ -131,7 +149,7 @@ class Prediction:
         return self.mean - half, self.mean + half
 
     def probability_above(self, threshold: float) -> Floats:
-        """Probability that a pixel is above a threshold in 1/mm, (rows, columns)."""
+        """Return the probability that each pixel is above a threshold in 1/mm, (rows, columns)."""
         std, excess = self._deviations(), threshold - self.mean
         certain = np.where(excess < 0, -np.inf, np.inf)
         return self.pixel_distribution.upper_tail(np.divide(excess, std, out=certain, where=std > 0))
@@ -147,15 +165,15 @@ class Prediction:
         return np.ones(self.mean.shape, dtype=bool) if self.mask is None else self.mask
 
     def difference(self, comparison: Comparison) -> Floats:
-        """The image minus what it is compared with, (rows, columns); NaN where nothing is compared."""
+        """Subtract what the image is compared with, (rows, columns); NaN where nothing is compared."""
         return np.where(self.evaluated, self.mean - comparison.image, np.nan)
 
     def plain(self) -> "Prediction":
-        """The same without what is only in memory, as its file would be read."""
+        """Return a copy without what is only in memory, as its file would be read."""
         return Prediction(**{part.name: getattr(self, part.name) for part in fields(Prediction)})
 
     def sample(self, count: int, seed: int = 0) -> Floats:
-        """Images that are as likely as the true one, (count, rows, columns).
+        """Return images that are as likely as the true one, (count, rows, columns).
 
         Raises:
             MissingPartError: the prediction holds fewer.
@@ -166,7 +184,7 @@ class Prediction:
         return self.samples[:count]
 
     def covariances(self, width: int) -> list[Patch]:
-        """Covariances of the patches of ``width`` pixels that tile the image, from the samples.
+        """Estimate covariances of the patches of ``width`` pixels that tile the image, from the samples.
 
         Raises:
             MissingPartError: there are fewer than five samples for every pixel of a patch.

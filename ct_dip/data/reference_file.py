@@ -16,7 +16,7 @@ READ = ".npy, .tif, .tiff, or a ct_dip result .h5"
 
 
 def read_reference(path: str | Path, pixel_size: float | None = None) -> NDArray[Any]:
-    """A reference image in 1/mm from a file: NPY, TIFF, or the mean of a result.
+    """Read a reference image in 1/mm from a file: NPY, TIFF, or the mean of a result.
 
     Args:
         pixel_size: mm, which that of a result must be.

@@ -34,6 +34,7 @@ from ct_dip.errors import ResultError
 from ct_dip.text import shortened
 
 VERSION = 1
+AnyResult = Prediction | str | Path
 _SINOGRAM = tuple(f"sinogram_{name}" for name in SinogramPredictive._fields)
 
 
@@ -82,6 +83,11 @@ def write_result(path: str | Path, result: Prediction) -> None:
             add_array(file, f"traces/{name}", np.asarray(values, dtype=np.float64))
 
     write_hdf5(path, "result", VERSION, fill)
+
+
+def load_result(result: AnyResult) -> Prediction:
+    """Return a result as it is, or read it where the path of its file is given."""
+    return result if isinstance(result, Prediction) else read_result(result)
 
 
 def read_result(path: str | Path) -> Prediction:
@@ -158,7 +164,7 @@ def _check_shapes(stored: h5py.Group, image: tuple[int, ...]) -> None:
 
 
 def _read_patch(group: h5py.Group, name: str) -> Patch | None:
-    """A patch, if its file says what shape it has."""
+    """Read a patch, if its file says what shape it has."""
     if "shape" not in group[name].attrs:
         return None
     top, left = (int(word) for word in name.split("_")[1:])

@@ -16,7 +16,7 @@ def run_names(runs: Sequence[tuple[str, str, Mapping[str, Any]]]) -> list[str]:
     flat = [dict(_flatten(settings)) for _, _, settings in runs]
 
     def clashes(method: str) -> list[list[int]]:
-        """Runs of a method that have the same scan and the same name."""
+        """Find runs of a method that have the same scan and the same name."""
         alike: dict[tuple[str, str], list[int]] = {}
         for index, (digest, each, _) in enumerate(runs):
             if each == method:

@@ -12,6 +12,7 @@ import numpy as np
 
 from ct_dip.arrays import Bools, Floats
 from ct_dip.data.noise import NoiseModel, estimate_white_std
+from ct_dip.data.thumbnail import thumbnails
 from ct_dip.errors import ScanError
 from ct_dip.geometry import FanBeam, Geometry, ParallelBeam, ViewIndex
 from ct_dip.text import shortened
@@ -86,7 +87,7 @@ class Scan:
         if values.dtype.kind not in "fiub":
             raise ScanError(f"{name} has type {values.dtype}, expected real numbers")
         if name == "mask" and not (np.isfinite(values).all() and values.any()):
-            raise ScanError("mask must be true for one pixel at least, and not NaN; correct or drop it")
+            raise ScanError("mask must be true for at least one pixel, and not NaN; correct or drop it")
         with np.errstate(over="ignore"):  # too large for float32 is not finite, either
             frozen = np.array(values, dtype=dtype, order="C")
         finite = np.isfinite(frozen)
@@ -99,6 +100,17 @@ class Scan:
         frozen.flags.writeable = False
         object.__setattr__(self, name, frozen)
 
+    def __repr__(self) -> str:
+        geometry = self.geometry
+        parts = [f"{geometry.kind} beam", f"{geometry.views} views × {geometry.detectors} detectors"]
+        parts += [str(geometry.volume), "unknown noise" if self.noise is None else str(self.noise)]
+        parts += ["ground truth"] if self.ground_truth is not None else []
+        return f"<Scan{f' of {shortened(self.source, 60)}' if self.source else ''}: {', '.join(parts)}>"
+
+    def _repr_html_(self) -> str:
+        pictures = {"sinogram: views × detectors": self.sinogram, "ground truth": self.ground_truth}
+        return thumbnails(repr(self), pictures)
+
     @cached_property
     def evaluated(self) -> Bools:
         """Pixels that an evaluation counts, (rows, columns): those of the mask, or the field of view."""
@@ -110,7 +122,7 @@ class Scan:
         return None if self.noise is None else self.noise.variance(self.sinogram)
 
     def variance_or_estimate(self) -> tuple[Floats, bool]:
-        """Variance of every line integral, and whether the scan states it or it had to be estimated.
+        """Return the variance of every line integral, and whether the scan states it.
 
         Raises:
             ScanError: the stated noise is below the resolution of the data, or none is stated and none can
@@ -134,14 +146,14 @@ class Scan:
         return variance, True
 
     def select_views(self, index: ViewIndex) -> "Scan":
-        """The same scan with some of its views."""
+        """Return the same scan with some of its views."""
         geometry = self.geometry.select_views(index)
         if not isinstance(index, slice):
             index = np.asarray(index)
         return dataclasses.replace(self, geometry=geometry, sinogram=self.sinogram[index])
 
     def bin_detectors(self, factor: int) -> "Scan":
-        """``factor`` neighbouring bins as one: line integrals are averaged, photon counts added."""
+        """Join ``factor`` neighbouring bins: line integrals are averaged, photon counts added."""
         geometry = self.geometry.bin_detectors(factor)
         if self.noise is None:
             sinogram = self.sinogram.reshape(*geometry.range_shape, factor).mean(axis=-1)

@@ -94,5 +94,5 @@ def _noise(attributes: Any) -> NoiseModel:
 
 
 def _plain(value: Any) -> Any:
-    """NumPy scalars and arrays from HDF5 attributes as Python's own."""
+    """Convert NumPy scalars and arrays from HDF5 attributes to Python's own types."""
     return value.tolist() if isinstance(value, np.generic | np.ndarray) else value

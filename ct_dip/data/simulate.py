@@ -100,7 +100,7 @@ def simulate(
 
 
 def _bytes(geometry: Geometry, factor: int) -> int:
-    """Peak memory on the fine grid: 18 float64 images, as measured for a walnut, and 6 sinograms."""
+    """Estimate the peak memory on the fine grid: 18 float64 images, as measured, and 6 sinograms."""
     pixels, rays = np.prod(geometry.domain_shape), np.prod(geometry.range_shape)
     return int(8 * (18 * factor**2 * pixels + 6 * factor * rays))
 

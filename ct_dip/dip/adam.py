@@ -21,7 +21,7 @@ class Adam:
         self.beta1, self.beta2, self.eps = beta1, beta2, eps
 
     def step(self, gradient: Tensor, rates: Tensor) -> None:
-        """One step with learning rates (N,)."""
+        """Take one step with learning rates (N,)."""
         self.steps += 1
         self.mean.lerp_(gradient, 1 - self.beta1)
         self.square.mul_(self.beta2).addcmul_(gradient, gradient, value=1 - self.beta2)
@@ -30,7 +30,7 @@ class Adam:
         self.weights.addcdiv_(self.mean * -rates[:, None], root_mean_square)
 
     def state(self) -> dict[str, Tensor]:
-        """Everything that the next step depends on."""
+        """Return everything that the next step depends on."""
         return {
             "weights": self.weights,
             "mean": self.mean,

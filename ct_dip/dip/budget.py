@@ -1,4 +1,4 @@
-"""What to say of a network that ran out of steps."""
+"""Warn about a network that ran out of steps."""
 
 from collections.abc import Mapping
 from typing import Any

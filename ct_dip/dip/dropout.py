@@ -30,14 +30,14 @@ class DropoutEnsemble(Ensemble):
         _attach(self.skeleton, rate, self.generator, lambda: self.dropping)
 
     def fits(self) -> list[DipFit]:
-        """The finished network, seen with all its channels."""
+        """Return the finished network, with all its channels."""
         self.dropping = False
         return super().fits()
 
 
 @torch.no_grad()
 def dropout_images(fit: DipFit, rate: float, count: int, seed: int, device: torch.device) -> Floats:
-    """Images of passes with dropout, 1/mm, (count, rows, columns)."""
+    """Draw images by passes with dropout, 1/mm, (count, rows, columns)."""
     network, z = fit.network().to(device), fit.network_input.to(device)
     _attach(network, rate, torch.Generator().manual_seed(seed), lambda: True)
     parts = [z.expand(min(_TOGETHER, count - i), -1, -1, -1) for i in range(0, count, _TOGETHER)]

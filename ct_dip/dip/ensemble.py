@@ -1,4 +1,4 @@
-"""N networks on their way to N sinograms of one geometry."""
+"""Fit N networks to N sinograms of one geometry, step by step."""
 
 import copy
 from collections.abc import Sequence
@@ -68,9 +68,17 @@ class DipFit:
     stopped_by: str
     traces: dict[str, Floats]
 
+    def __repr__(self) -> str:
+        rows, columns = self.image.shape
+        weights = sum(fitted.numel() for fitted in self.weights.values())
+        return (
+            f"<{type(self).__name__}: {rows} × {columns} pixels, {type(self.template).__name__} of {weights} "
+            f"weights, {self.steps} steps, misfit {self.misfit:.3g}, stopped by {self.stopped_by}>"
+        )
+
     @torch.no_grad()
     def network(self) -> nn.Module:
-        """A new network with the fitted weights."""
+        """Return a new network with the fitted weights."""
         network = copy.deepcopy(self.template)
         for name, fitted in self.weights.items():
             network.get_parameter(name).copy_(fitted)
@@ -78,7 +86,7 @@ class DipFit:
 
 
 class Ensemble:
-    """N networks on their way: flat weights (N, P), an optimiser, a stopping rule.
+    """N networks while they are fitted: flat weights (N, P), an optimiser, a stopping rule.
 
     Args:
         network: in place of the U-Net; all N start from its weights. See `ct_dip.dip.own_network`.
@@ -181,7 +189,7 @@ class Ensemble:
         return Budget()
 
     def _image(self, flat: Tensor, z: Tensor) -> Tensor:
-        """O(1) image (rows, columns) of flat weights (P,)."""
+        """Compute the O(1) image (rows, columns) of flat weights (P,)."""
         output: Tensor = functional_call(self.skeleton, self._unflatten(flat), (z[None, None],))
         return output[0, 0]
 
@@ -195,7 +203,7 @@ class Ensemble:
         return bool(self.done.all())
 
     def step(self) -> dict[str, float]:
-        """One optimiser step of the networks that are not done; returns figures to show."""
+        """Take one optimiser step of the networks that are not done; return figures to show."""
         step = self.adam.steps
         if step % _ROLLBACK_STEPS == 0 or not self.rollback:
             self.rollback = _copy(self.state())
@@ -229,11 +237,11 @@ class Ensemble:
         return figures
 
     def _done_after(self, step: int) -> Tensor:
-        """(N,) bool: networks whose last step this is."""
+        """Return which networks take their last step now, (N,) bool."""
         return self.schedule.done(step + 1, self.cooling_since) & ~self.done
 
     def _evaluate_all(self, z: Tensor, ramp: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Gradients (N, P), losses and misfits (N,), and O(1) images (N, rows, columns), on the device.
+        """Compute gradients (N, P), losses and misfits (N,), and O(1) images (N, rows, columns).
 
         Networks that are done cost nothing: their rows are zero (gradients) or NaN.
         """
@@ -294,7 +302,7 @@ class Ensemble:
         return True
 
     def state(self) -> dict[str, Tensor]:
-        """Everything that the rest of the fit depends on."""
+        """Return everything that the rest of the fit depends on."""
         members = {
             name: getattr(self, name)
             for name in ("cooling_since", "by_rule", "rate_factor", "done", "kept", "stopped_at")
@@ -315,7 +323,7 @@ class Ensemble:
             self.rule.state[name] = state[f"rule.{name}"].to(self.device)
 
     def fits(self) -> list[DipFit]:
-        """The finished networks."""
+        """Return the finished networks."""
         results = []
         for i, scale in enumerate(self.scales):
             with torch.no_grad():

@@ -23,6 +23,7 @@ from ct_dip.operators import ray_transform
 from ct_dip.operators.linear_map import LinearMap
 from ct_dip.operators.ray import transform_digest
 from ct_dip.progress import Progress
+from ct_dip.progress_bars import default_progress
 
 CHECKPOINT = "dip.npz"
 Resume = Literal["exact", "compatible"]
@@ -115,7 +116,7 @@ def fit_many(
         ensemble.variant,
     )
     path = None if run_folder is None else Path(run_folder) / CHECKPOINT
-    progress = progress or Progress()
+    progress = progress or default_progress()
     if path is not None:
         tolerate = BITS if resume == "compatible" else ()
         state = load_checkpoint(path, digest, tolerate=tolerate, note=progress.note)
@@ -159,7 +160,7 @@ def _restore(ensemble: Ensemble, state: dict[str, Tensor], path: Path) -> None:
 def fit_bytes(
     config: DipConfig, shape: tuple[int, int], members: int = 1, network: nn.Module | None = None
 ) -> int:
-    """Memory of a fit: features with their gradients, and seven copies of the weights.
+    """Estimate the memory of a fit: features with their gradients, and seven copies of the weights.
 
     A scale of c channels keeps about sixteen maps of c channels at its resolution for the backward pass
     and during it: in- and outputs of four convolutions, activations, the interpolated map, gradients. They
@@ -186,7 +187,7 @@ def _digest(
     network: nn.Module | None = None,
     variant: str = "",
 ) -> str:
-    """Everything that the bits of a fit depend on, as a JSON object."""
+    """Collect everything that the bits of a fit depend on, as a JSON object."""
     parts = {
         "scan": " ".join(scan.digest for scan in scans),
         "ray transform": transform,

@@ -1,4 +1,4 @@
-"""What a fit minimises: misfit to the sinogram plus total variation.
+"""The objective of a fit: misfit to the sinogram plus total variation.
 
 ``L(w) = (1 − ρ) misfit(A x) + ρ ramp(A x) + (2 λ / d_y) TV(x)``, with ``x = scale · f(w)`` and isotropic TV,
 which has no preferred direction. Both data terms are means over the d_y measurements whose expected value at
@@ -48,7 +48,7 @@ def make_targets(
     data_term: DataTerm,
     device: torch.device,
 ) -> Targets:
-    """Tensors for `objective`.
+    """Make the tensors for `objective`.
 
     Args:
         strengths: of TV relative to the noise, as in `ct_dip.classical.tv.tv`: λ is the strength of a scan
@@ -84,7 +84,7 @@ def make_targets(
 
 
 def misfit(projected: Tensor, sinogram: Tensor, precision: Tensor, photons: Tensor, kind: DataTerm) -> Tensor:
-    """Mean over measurements of a squared standardised residual, or of the Poisson deviance.
+    """Average the squared standardised residual, or the Poisson deviance, over measurements.
 
     Gaussian: ``(p − y)²/σ²``. Poisson, for counts N and ``n = photons · exp(−p)``:
     ``2 (n − N + N log(N/n))``, which is ``2n`` where N = 0. Both have mean 1 under their noise model.
@@ -96,14 +96,14 @@ def misfit(projected: Tensor, sinogram: Tensor, precision: Tensor, photons: Tens
 
 
 def ramp_gains(detectors: int) -> Tensor:
-    """Of the power in a real FFT of twice the detectors: the ramp, so that white noise keeps its size."""
+    """Return the ramp as gains of power in a real FFT of twice the detectors; white noise keeps its size."""
     gains = torch.fft.rfftfreq(2 * detectors).clamp_min(1 / (4 * detectors))
     gains[1:-1] *= 2  # a frequency and its negative; zero and the highest have none
     return 2 * detectors * gains / gains.sum()
 
 
 def ramp_misfit(residual: Tensor, gains: Tensor) -> Tensor:
-    """Mean square of standardised residuals (views, detectors) through the square root of the ramp filter."""
+    """Average squares of standardised residuals (views, detectors) after the root of the ramp filter."""
     size = 2 * residual.shape[-1]
     spectrum = torch.fft.rfft(residual, n=size, dim=-1)
     power = spectrum.real.square() + spectrum.imag.square()
@@ -113,7 +113,7 @@ def ramp_misfit(residual: Tensor, gains: Tensor) -> Tensor:
 def objective(
     transform: LinearMap, kind: DataTerm, device: torch.device | None = None
 ) -> Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """A function of (O(1) image, ρ, and one row of every field of `Targets`) → (L, misfit)."""
+    """Return a function of (O(1) image, ρ, and one row of every field of `Targets`) → (L, misfit)."""
     gains = ramp_gains(transform.range_shape[-1]).to(device)
 
     def value(

@@ -70,7 +70,7 @@ def check_network(network: nn.Module, shape: tuple[int, int]) -> FeatureCount:
     if frozen:
         raise InputError(
             f"parameter {frozen[0]} of {name} does not require a gradient, but all parameters are fitted; "
-            "make what is to stay a buffer (register_buffer)"
+            "register tensors that must not change as buffers (register_buffer)"
         )
     trial = copy.deepcopy(network).cpu().float()
     sizes: list[int] = []
@@ -92,7 +92,7 @@ def check_network(network: nn.Module, shape: tuple[int, int]) -> FeatureCount:
     kept = all(torch.equal(old, new) for old, new in zip(before, trial.buffers(), strict=True))
     if not kept or not torch.equal(first, second):
         raise InputError(
-            f"{name} is another function in every pass: use no dropout, and batch normalisation with "
+            f"{name} gives a different output in every pass: use no dropout, and batch normalisation with "
             "track_running_stats=False, or call its eval() first"
         )
     return FeatureCount(sum(sizes), max(sizes))

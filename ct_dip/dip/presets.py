@@ -9,7 +9,7 @@ from ct_dip.dip.unet import Output, UNetShape
 
 @dataclass(frozen=True, kw_only=True)
 class Preset:
-    """What a size of image needs."""
+    """A network and its settings for images of one size."""
 
     channels: tuple[int, ...]
     skip_channels: tuple[int, ...]
@@ -59,7 +59,7 @@ PRESETS = {
 
 
 def resolve(config: DipConfig, shape: tuple[int, int]) -> ResolvedDipConfig:
-    """The configuration with every open choice made, for images of a shape.
+    """Make every open choice of a configuration, for images of a shape.
 
     ``auto`` is small below `MEDIUM` pixels, large from `LARGE` on, by the shorter side.
 
@@ -91,7 +91,7 @@ def resolve(config: DipConfig, shape: tuple[int, int]) -> ResolvedDipConfig:
 
 
 def unet_shape(config: ResolvedDipConfig) -> UNetShape:
-    """The network of a resolved configuration."""
+    """Return the shape of the network of a resolved configuration."""
     return UNetShape(
         channels=config.channels,
         skip_channels=config.skip_channels,

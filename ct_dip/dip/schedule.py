@@ -21,17 +21,17 @@ class Schedule:
     budget: int  # steps in all, at most
 
     def rates(self, step: int, cooling_since: Tensor) -> Tensor:
-        """(N,) rates at ``step``; ``cooling_since`` is the step of each network's rule, or −1."""
+        """Return (N,) rates at ``step``; ``cooling_since`` is the step of each network's rule, or −1."""
         warm = 0.5 * (1 - math.cos(math.pi * min(1.0, (step + 1) / self.warmup)))
         return self.peak * warm * self.heat(step, cooling_since)
 
     def heat(self, step: int, cooling_since: Tensor) -> Tensor:
-        """(N,): 1 before the cool-down, then half a cosine down to 0."""
+        """Return the heat, (N,): 1 before the cool-down, then half a cosine down to 0."""
         into = ((step - cooling_since) / self.cooldown).clamp(0, 1)
         return torch.where(cooling_since >= 0, 0.5 * (1 + torch.cos(math.pi * into)), 1.0)
 
     def done(self, step: int, cooling_since: Tensor) -> Tensor:
-        """(N,) bool: cooled down."""
+        """Return which networks have cooled down, (N,) bool."""
         return (cooling_since >= 0) & (step - cooling_since >= self.cooldown)
 
     @property

@@ -21,12 +21,12 @@ class CyclicSchedule(Schedule):
     cycles: int
 
     def heat(self, step: int, cooling_since: Tensor) -> Tensor:
-        """(N,): 1 before the first cool-down and at the begin of each, 0 at its end."""
+        """Return the heat, (N,): 1 before the first cool-down and at the start of each, 0 at its end."""
         past = ((step - cooling_since) // self.cooldown).clamp(0, self.cycles - 1)
         return super().heat(step, torch.where(cooling_since >= 0, cooling_since + past * self.cooldown, -1))
 
     def done(self, step: int, cooling_since: Tensor) -> Tensor:
-        """(N,) bool: cooled down for the last time."""
+        """Return which networks have cooled down for the last time, (N,) bool."""
         return super().done(step, cooling_since + (cooling_since >= 0) * (self.cycles - 1) * self.cooldown)
 
     @property
@@ -46,7 +46,7 @@ class SnapshotEnsemble(Ensemble):
         self.snapshots = self.adam.weights.new_zeros(cycles, self.adam.weights.shape[1])
 
     def step(self) -> dict[str, float]:
-        """One step; at the end of a cycle a snapshot."""
+        """Take one step, and a snapshot at the end of a cycle."""
         figures = super().step()
         since = int(self.cooling_since[0])
         cycle, into = divmod(self.adam.steps - since, self.schedule.cooldown)
@@ -55,7 +55,7 @@ class SnapshotEnsemble(Ensemble):
         return figures
 
     def state(self) -> dict[str, Tensor]:
-        """Everything that the rest of the fit depends on."""
+        """Return everything that the rest of the fit depends on."""
         return super().state() | {"snapshots": self.snapshots}
 
     def restore(self, state: dict[str, Tensor]) -> None:
@@ -64,7 +64,7 @@ class SnapshotEnsemble(Ensemble):
         self.snapshots.copy_(state["snapshots"])
 
     def fits(self) -> list[DipFit]:
-        """The network at the end of every cycle."""
+        """Return the network at the end of every cycle."""
         results = []
         for weights in self.snapshots:
             self.kept[0] = weights

@@ -1,4 +1,4 @@
-"""What a fit starts from: total variation of the scan, and the scale, strength and misfit that it tells."""
+"""The start of a fit: total variation of the scan, with the scale, strength and misfit taken from it."""
 
 from dataclasses import dataclass
 
@@ -73,7 +73,7 @@ def make_start(scan: Scan, config: ResolvedDipConfig, transform: LinearMap, devi
 
 
 def network_scale(reconstruction: Tensor, seen: Bools) -> float:
-    """1/mm per unit of the network's output, with room above the largest plausible attenuation.
+    """Choose 1/mm per unit of the network's output, with room above the largest plausible attenuation.
 
     A sigmoid cannot exceed 1, so whatever is denser than the scale would be lost. It comes from the data
     alone: what a scan says of its object is often true of its soft parts only. TV takes contrast from dense

@@ -1,4 +1,4 @@
-"""When a fit has seen enough: rules that decide, per network, that the cool-down begins.
+"""Stopping rules, which decide for each network when its cool-down begins.
 
 None of them knows the truth. A rule looks at every iterate and returns which networks should start to
 cool down; its whole memory is the tensors in ``state``, so that a fit can be resumed. They live where the
@@ -12,7 +12,7 @@ from torch import Tensor
 
 
 class StoppingRule(ABC):
-    """One decision per network of an ensemble."""
+    """A rule that decides for every network of an ensemble."""
 
     name: str
 
@@ -25,7 +25,7 @@ class StoppingRule(ABC):
 
 
 class Discrepancy(StoppingRule):
-    """Morozov: the misfit is down to a target, such as what the noise alone would leave.
+    """Stop when the misfit reaches a target, such as that of the noise alone (Morozov).
 
     The misfit of single iterates jumps while the step size is large, so its running median over the
     last ``window`` steps decides.
@@ -47,7 +47,7 @@ class Discrepancy(StoppingRule):
 
 
 class RunningVariance(StoppingRule):
-    """The iterates stopped settling: their variance over a window has passed its minimum.
+    """Stop when the iterates no longer settle: their variance over a window has passed its minimum.
 
     Wang et al., Early Stopping for Deep Image Prior (2021): the windowed variance
     ``mean_t ‖x_t − mean x‖²`` falls while the object is found and rises when noise is. The rule fires
@@ -79,7 +79,7 @@ class RunningVariance(StoppingRule):
 
 
 class Budget(StoppingRule):
-    """Never: the step budget ends the fit."""
+    """Never stop early: the step budget ends the fit."""
 
     name = "budget"
 

@@ -1,4 +1,4 @@
-"""Weights averaged along a fit that goes on, and a Gaussian of them (SWAG, Maddox et al., 2019).
+"""Stochastic weight averaging: a Gaussian of the weights along a continued fit (SWAG, Maddox et al., 2019).
 
 After its cool-down a network keeps on learning at a constant rate, every step from some of the views: without
 that noise in its gradients it would come to rest. Of the weights that it passes, w̄ is the mean, s² the
@@ -48,7 +48,7 @@ class WeightMoments:
         return self.squares / int(self.count)
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
-        """Weights, (count, P)."""
+        """Sample weights, (count, P)."""
         kept = min(int(self.count), len(self.differences))
         each = torch.randn(count, len(self.mean), generator=generator).to(self.mean)
         low = torch.randn(count, kept, generator=generator).to(self.mean)
@@ -64,11 +64,11 @@ class CollectingSchedule(Schedule):
     steps: int
 
     def rates(self, step: int, cooling_since: Tensor) -> Tensor:
-        """(N,) rates at ``step``; see `Schedule.rates`."""
+        """Return (N,) rates at ``step``; see `Schedule.rates`."""
         return torch.where(super().done(step, cooling_since), self.rate, super().rates(step, cooling_since))
 
     def done(self, step: int, cooling_since: Tensor) -> Tensor:
-        """(N,) bool: nothing more to collect."""
+        """Return which networks have nothing more to collect, (N,) bool."""
         return super().done(step, cooling_since + (cooling_since >= 0) * self.steps)
 
     @property
@@ -77,7 +77,7 @@ class CollectingSchedule(Schedule):
         return super().longest + self.steps
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class SwagFit(DipFit):
     """A network at the mean of the weights that it passed; ``moments`` are theirs."""
 
@@ -85,7 +85,7 @@ class SwagFit(DipFit):
 
     @torch.no_grad()
     def draw(self, count: int, seed: int) -> Floats:
-        """Images of sampled weights, 1/mm, (count, rows, columns)."""
+        """Draw images of sampled weights, 1/mm, (count, rows, columns)."""
         moments, images = self.moments, []
         network, generator = self.network().to(moments.mean.device), torch.Generator().manual_seed(seed)
         sizes = [weights.shape for weights in self.weights.values()]
@@ -120,7 +120,7 @@ class SwagEnsemble(Ensemble):
         self.moments = WeightMoments(self.adam.weights[0], differences)
 
     def step(self) -> dict[str, float]:
-        """One step, and after the cool-down a look at the weights."""
+        """Take one step, and after the cool-down collect the weights."""
         before, figures = self.adam.steps, super().step()
         since = int(self.cooling_since[0])
         into = self.adam.steps - since - self.schedule.cooldown
@@ -129,7 +129,7 @@ class SwagEnsemble(Ensemble):
         return figures
 
     def _evaluate_all(self, z: Tensor, ramp: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The same, after the cool-down of random views alone."""
+        """Compute the same, after the cool-down from random views alone."""
         since = int(self.cooling_since[0])
         if since < 0 or self.adam.steps - since < self.schedule.cooldown:
             return super()._evaluate_all(z, ramp)
@@ -143,7 +143,7 @@ class SwagEnsemble(Ensemble):
         return found
 
     def state(self) -> dict[str, Tensor]:
-        """Everything that the rest of the fit depends on."""
+        """Return everything that the rest of the fit depends on."""
         return super().state() | {f"moments.{name}": part for name, part in vars(self.moments).items()}
 
     def restore(self, state: dict[str, Tensor]) -> None:
@@ -153,6 +153,6 @@ class SwagEnsemble(Ensemble):
             part.copy_(state[f"moments.{name}"])
 
     def fits(self) -> list[DipFit]:
-        """The network at the mean of its weights."""
+        """Return the network at the mean of its weights."""
         self.kept[0] = self.moments.mean
         return [SwagFit(**vars(fit), moments=self.moments) for fit in super().fits()]

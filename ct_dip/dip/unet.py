@@ -31,7 +31,7 @@ Upsampling = Literal["bilinear", "nearest"]
 
 @dataclass(frozen=True, kw_only=True)
 class UNetShape:
-    """What the network looks like.
+    """The shape of a U-Net.
 
     Args:
         channels: of every scale, finest first; its length is the number of scales.
@@ -145,7 +145,7 @@ class UNet(nn.Module):
         self.last = nn.Conv2d(channels[0], 1, 1)
 
     def initialise(self, generator: torch.Generator, mean: float) -> None:
-        """Random weights that let signals through, and an output that begins at ``mean``.
+        """Set random weights that let signals through, and an output that begins at ``mean``.
 
         He et al. (2015): with variance ``2 / ((1 + slope²) fan_in)`` and zero biases, features keep their
         size through any number of layers. torch's default has a sixth of that variance, so that after a
@@ -163,7 +163,7 @@ class UNet(nn.Module):
         self.last.bias.data.fill_(begin)  # type: ignore[union-attr]
 
     def forward(self, x: Tensor) -> Tensor:
-        """(batch, 1, rows, columns) → the same shape."""
+        """Map (batch, 1, rows, columns) to the same shape."""
         levels = [F.leaky_relu(self.first_norm(self.first(x)), SLOPE)]
         for down in self.downs:
             levels.append(down(levels[-1]))
@@ -176,7 +176,7 @@ class UNet(nn.Module):
         return F.softplus(x) if self.shape.output == "softplus" else x
 
     def weight_blocks(self) -> list[WeightBlock]:
-        """The convolution weights, grouped as a prior over them is: every parameter once, no biases.
+        """Group the convolution weights as a prior over them does: every parameter once, no biases.
 
         ``in``, each ``down`` and each ``up`` (coarsest first) with 3×3 taps; skips and output with 1×1.
         A normalised convolution is a block of its own (``down0.first``, ``down0.second``): its scale means
@@ -201,7 +201,7 @@ class UNet(nn.Module):
 
 
 def interpolate(x: Tensor, size: Sequence[int], mode: Upsampling) -> Tensor:
-    """(batch, channels, rows, columns) → (batch, channels, *size), as the ``up`` blocks do it."""
+    """Interpolate (batch, channels, rows, columns) → (batch, channels, *size), as the ``up`` blocks do."""
     return F.interpolate(x, list(size), mode=mode, align_corners=None if mode == "nearest" else True)
 
 

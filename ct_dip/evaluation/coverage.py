@@ -2,7 +2,7 @@
 
 The central interval of nominal level p is ``mean ± q std``, with ``q = Φ⁻¹((1 + p)/2)`` for Gaussian pixels.
 Its empirical coverage is the fraction of pixels with ``|truth − mean| ≤ q std``. Calibrated error bars cover
-p of the pixels at every p; overconfident ones cover less, timid ones more.
+p of the pixels at every p; overconfident ones cover less, underconfident ones more.
 
 The empty background of a scan is often known almost exactly and outnumbers the object, so coverage of all
 pixels says little about the object: look inside and near it as well (`ct_dip.evaluation.near`).

@@ -16,14 +16,19 @@ All of this is as good as the posterior itself, which knows too little about err
 `CAVEAT` says what was found.
 """
 
+import dataclasses
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
 from ct_dip.arrays import Bools, Floats
-from ct_dip.errors import InputError
+from ct_dip.data.mask_file import read_mask
+from ct_dip.data.result_file import AnyResult, load_result
+from ct_dip.errors import InputError, MissingPartError
 from ct_dip.geometry import Volume
 
 # What experiments/README.md found: pixels are covered about as they should be, means of many of them less.
@@ -31,6 +36,9 @@ CAVEAT = (
     "intervals of regions can be too narrow, and probabilities too sure: on 21 scans of many kinds, 95 % "
     "intervals held 97 % of the means of squares of 4×4 pixels and 90 % of 8×8, on single scans fewer"
 )
+
+
+Roi = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +74,7 @@ class RegionReport:
         area_above: area of the region's pixels above the threshold, mm².
         probability_above: that the region's *mean* is above the threshold.
         probability_error: Monte-Carlo standard error of that.
+        notes: what a reader of the numbers should know, a sentence each.
     """
 
     pixels: int
@@ -77,14 +86,105 @@ class RegionReport:
     area_above: Estimate | None = None
     probability_above: float | None = None
     probability_error: float | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def enough_samples(self) -> bool:
         """Whether a quantile of the samples is inside of their range, rather than at its end."""
         return (self.samples + 1) * (1 - self.level) / 2 >= 1
 
+    def summary(self) -> dict[str, str]:
+        """Return the answers in words, by name."""
+        lines = {
+            "region": f"{self.pixels} pixel{'s' if self.pixels != 1 else ''}, {self.area:.4g} mm²",
+            "mean attenuation": _interval(self.attenuation, self.level, "/mm"),
+        }
+        if self.area_above is not None:
+            lines[f"P(mean > {self.above:g} /mm)"] = self._probability()
+            lines[f"area above {self.above:g} /mm"] = _interval(self.area_above, self.level, "mm²")
+        lines["posterior samples"] = f"{self.samples}; ± is the Monte-Carlo standard error that they leave"
+        return lines
 
-def region_mask(shape: tuple[int, int], pixel_size: float, roi: tuple[float, float, float, float]) -> Bools:
+    def _probability(self) -> str:
+        """Beyond a thousandth the number is the tail of a model, not knowledge."""
+        probability, error = self.probability_above or 0.0, self.probability_error or 0.0
+        if probability < 1e-3:
+            return "below 0.001"
+        return "above 0.999" if probability > 0.999 else f"{probability:.3g} ± {error:.1g}"
+
+    def __str__(self) -> str:
+        lines = [f"{name}: {text}" for name, text in self.summary().items()]
+        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+
+
+def query(
+    result: AnyResult,
+    roi: Roi | None = None,
+    *,
+    mask: Bools | str | Path | None = None,
+    above: float | None = None,
+    level: float = 0.95,
+) -> RegionReport:
+    """Ask how sure a result is about a region: its mean attenuation, and its area above a threshold.
+
+    Args:
+        result: a `Prediction` with samples, or the path of a result file.
+        roi: two opposite corners x0, y0, x1, y1 of a rectangle in mm; the origin is the rotation axis, x
+            points right, y up.
+        mask: the region in place of ``roi``: booleans (rows, columns), or the path of a picture.
+        above: threshold in 1/mm.
+        level: probability of the credible intervals.
+
+    Raises:
+        MissingPartError: the result holds no samples.
+        InputError: there is no such region.
+    """
+    loaded = load_result(result)
+    rows, columns = shape = loaded.mean.shape[0], loaded.mean.shape[1]
+    if (roi is None) == (mask is None):
+        given = "neither --roi nor --mask is" if roi is None else "both --roi and --mask are"
+        raise InputError(f"{given} given; choose the region with --roi x0,y0,x1,y1 (mm) or --mask FILE")
+    if roi is not None:
+        region = region_mask(shape, loaded.pixel_size, roi)
+    else:
+        region = np.asarray(read_mask(mask, shape) if isinstance(mask, str | Path) else mask, dtype=bool)
+    if loaded.samples is None:
+        name = "this result" if result is loaded else result
+        raise MissingPartError(
+            f"{name} (method {loaded.method}) holds no posterior samples; reconstruct the scan with "
+            "--method lin-dip --set inference.samples=100"
+        )
+    report = query_region(loaded.samples, loaded.mean, region, loaded.pixel_size, above=above, level=level)
+    half = columns * loaded.pixel_size / 2, rows * loaded.pixel_size / 2
+    return dataclasses.replace(report, notes=tuple(_notes(report, roi, half)))
+
+
+def _notes(report: RegionReport, roi: Roi | None, half: tuple[float, float]) -> Iterator[str]:
+    """Say what a reader of the numbers should know; ``half`` are the image's half width and height, mm."""
+    if roi is not None and any(max(map(abs, roi[axis::2])) > half[axis] * (1 + 1e-6) for axis in (0, 1)):
+        # Somebody may count from a corner of the image, and would get another region than they mean.
+        yield (
+            f"--roi {_numbers(roi)} reaches beyond the image, which ends at x ±{half[0]:.4g} and "
+            f"y ±{half[1]:.4g} mm; only the part inside counts"
+        )
+    if report.area_above is not None and not report.enough_samples:
+        yield (
+            f"{report.samples} samples are few for a level of {report.level:g}: "
+            "the interval of the area is their range"
+        )
+    if report.pixels > 1:
+        yield CAVEAT
+
+
+def _interval(estimate: Estimate, level: float, unit: str) -> str:
+    error = f" ± {estimate.mean_error:.1g}" if estimate.mean_error else ""
+    return (
+        f"{estimate.mean:.4g}{error} {unit}, {100 * level:.4g} % interval {estimate.low:.4g} to "
+        f"{estimate.high:.4g} (ends ± {estimate.interval_error:.1g})"
+    )
+
+
+def region_mask(shape: tuple[int, int], pixel_size: float, roi: Roi) -> Bools:
     """Pixels whose centre is inside a rectangle or on its edge, (rows, columns).
 
     Args:
@@ -155,7 +255,7 @@ def query_region(
 
 
 def _gaussian(values: Floats, center: float, level: float) -> Estimate:
-    """Of a Gaussian number whose mean is known and whose standard deviation is that of its samples."""
+    """Estimate a Gaussian number whose mean is known, and its deviation from samples."""
     n = len(values)
     std = float(np.sqrt(np.mean((values - center) ** 2)))
     width = float(stdtrit(n, (1 + level) / 2)) * std
@@ -203,7 +303,7 @@ def _empirical(values: Floats, level: float) -> Estimate:
 
 def _check(samples: Floats, mean: Floats, mask: Bools, above: float | None, level: float) -> None:
     if not 0 < level < 1:
-        raise InputError(f"level: {level:g} must be between 0 and 1, as 0.95")
+        raise InputError(f"level: {level:g} must be between 0 and 1, for example 0.95")
     if above is not None and not math.isfinite(above):
         raise InputError(f"above: {above:g} must be a finite attenuation, in 1/mm")
     if mask.shape != mean.shape:

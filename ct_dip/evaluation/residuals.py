@@ -1,7 +1,7 @@
 """Standardised residuals ``z = (truth − mean)/std``: standard normal if the error bars are right.
 
-A wider histogram is overconfidence, a narrower one timidity, and heavy tails are single pixels that the model
-is wrong about and does not know. The caveat of `ct_dip.evaluation.bands` holds: pixels are correlated.
+A wider histogram means overconfidence, a narrower one underconfidence, and heavy tails are single pixels that
+the model is wrong about and does not know. Pixels are correlated: see the caveat in `evaluation.bands`.
 """
 
 from typing import NamedTuple

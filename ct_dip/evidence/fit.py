@@ -67,7 +67,7 @@ def fit_evidence(
     results: list[Any] = []
     reached: list[float] = []
     failure = CtDipError("no search for hyperparameters was made")
-    with (progress or Progress()).stage("evidence") as stage:
+    with (progress or Progress()).stage("hyperparameters") as stage:
 
         def negative(values: Floats) -> tuple[float, Floats]:
             theta = torch.tensor(values, dtype=torch.float64, requires_grad=True)

@@ -12,7 +12,7 @@ _WIDEST = 1.5
 
 
 def hyperparameter_points(model: EvidenceModel, fit: EvidenceFit) -> Tensor:
-    """2n points of equal weight with the mean and the covariance of the Laplace approximation, (2n, n).
+    """Return 2n points of equal weight with the moments of the Laplace approximation, (2n, n).
 
     ``p(θ | y) ≈ N(θ̂, H⁻¹)``, H the Hessian of the negative objective by differences of its gradient; the
     points ``θ̂ ± √n λ_i^½ v_i`` along the eigenvectors of H⁻¹ are the third-degree cubature rule.

@@ -25,7 +25,7 @@ class Factor(NamedTuple):
 
 
 def factorise(matrix: Tensor) -> Factor:
-    """Cholesky in float64, of a lower triangle; a jitter only where it fails without, and it is told.
+    """Factorise a lower triangle by Cholesky in float64; add and report a jitter only where it fails.
 
     Raises:
         CtDipError: the matrix is not positive definite even with a jitter of a millionth of its diagonal.
@@ -44,7 +44,7 @@ def factorise(matrix: Tensor) -> Factor:
 
 
 def solve_factored(lower: Tensor, vectors: Tensor) -> Tensor:
-    """``(L Lᵀ)⁻¹ b`` of some vectors, (n, n) and (k, n) → (k, n).
+    """Compute ``(L Lᵀ)⁻¹ b`` of some vectors, (n, n) and (k, n) → (k, n).
 
     `torch.cholesky_solve` would copy L at every call, and takes two to four times as long.
     """
@@ -52,17 +52,17 @@ def solve_factored(lower: Tensor, vectors: Tensor) -> Tensor:
 
 
 def whiten(lower: Tensor, vectors: Tensor) -> Tensor:
-    """``L⁻¹ b`` of some vectors, (n, n) and (k, n) → (k, n)."""
+    """Compute ``L⁻¹ b`` of some vectors, (n, n) and (k, n) → (k, n)."""
     return torch.linalg.solve_triangular(lower.mT, vectors, upper=True, left=False)
 
 
 def packed_bytes(size: int, terms: int) -> int:
-    """Memory of a `CovarianceSum`, with the full matrices of an evaluation."""
+    """Estimate the memory of a `CovarianceSum`, with the full matrices of an evaluation."""
     return 8 * ((terms + 2) * sum(tile.stop for tile in _tiles(size)) * _TILE + 6 * size**2)
 
 
 def _tiles(size: int) -> list[slice]:
-    """Rows that are kept together, up to their diagonal."""
+    """Return the rows that are kept together, up to their diagonal."""
     return [slice(first, min(first + _TILE, size)) for first in range(0, size, _TILE)]
 
 
@@ -90,7 +90,7 @@ class CovarianceSum:
         self.jitter = 0.0  # the largest that was needed so far
 
     def _unpacked(self, packed: Tensor) -> Iterator[tuple[slice, Tensor]]:
-        """Every tile of a packed matrix as it is in the full one: its rows, and a view (rows, columns)."""
+        """Yield every tile of a packed matrix as in the full one: its rows, and a view (rows, columns)."""
         first = 0
         for rows in self._rows:
             count = (rows.stop - rows.start) * rows.stop
@@ -98,19 +98,19 @@ class CovarianceSum:
             first += count
 
     def total(self, coefficients: Tensor) -> Tensor:
-        """``Σ_t c_t Y_t``, (n, n), both triangles."""
+        """Compute ``Σ_t c_t Y_t``, (n, n), both triangles."""
         full = self.lower(coefficients).tril_()
         return full + full.tril(-1).T
 
     def lower(self, coefficients: Tensor) -> Tensor:
-        """The same, good for its lower triangle alone: all that a Cholesky factorisation reads."""
+        """Compute only the lower triangle, which is all that a Cholesky factorisation reads."""
         full = self.packed.new_zeros(self.size, self.size)
         for rows, tile in self._unpacked(coefficients.detach().to(self.packed) @ self.packed):
             full[rows, : rows.stop] = tile
         return full
 
     def inner(self, *tiles: Callable[[slice], Tensor]) -> Tensor:
-        """``tr(X Y_t)`` for symmetric matrices X, (terms, count), in one pass over all Y.
+        """Compute ``tr(X Y_t)`` for symmetric matrices X, (terms, count), in one pass over all Y.
 
         Args:
             tiles: of every X, ``X[rows, : end of rows]`` for the rows that are asked for.
@@ -127,7 +127,7 @@ class CovarianceSum:
         return traces
 
     def terms(self, coefficients: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
-        """``(rᵀK⁻¹r, log|K|)``, differentiable in the coefficients."""
+        """Compute ``(rᵀK⁻¹r, log|K|)``, differentiable in the coefficients."""
         quadratic, logdet = _Terms.apply(coefficients, residual, self)  # type: ignore[no-untyped-call]
         return quadratic, logdet
 

@@ -132,7 +132,7 @@ class EvidenceModel:
         return torch.cat([prior, torch.tensor(extra, dtype=torch.float64)])
 
     def split(self, theta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(θ of the prior, log κ, log s²), the latter two 0 where they are not fitted."""
+        """Split into (θ of the prior, log κ, log s²), the latter two 0 where they are not fitted."""
         count, zero = len(self.prior.start), theta.new_zeros(())
         complement = theta[count] if self._fits_complement else zero
         return theta[:count], complement, theta[-1] if self.learn_noise else zero
@@ -146,13 +146,13 @@ class EvidenceModel:
         return torch.cat([*parts, noise.exp()[None]])
 
     def complement_factor(self, theta: Tensor) -> Tensor:
-        """κ: what the variances of the complement are multiplied with."""
+        """Return κ, the factor on the variances of the complement."""
         _, complement, noise = self.split(theta)
         follows = self.complement is not None and self.complement.in_units_of_noise
         return (complement + noise).exp() if follows else complement.exp()
 
     def log_evidence(self, theta: Tensor, point: Point | None = None) -> Tensor:
-        """``log p(y | θ)`` at a point; differentiable."""
+        """Compute ``log p(y | θ)`` at a point; differentiable."""
         prior, _, noise = self.split(theta)
         quadratic, logdet = self.matrices.terms(self.coefficients(theta), self.residual)
         logdet = logdet + self.noise_only.dimensions * noise + self.noise_only.log_det
@@ -170,7 +170,7 @@ class EvidenceModel:
         )
 
     def log_hyperprior(self, theta: Tensor) -> Tensor:
-        """``log p(θ)`` up to a constant."""
+        """Compute ``log p(θ)`` up to a constant."""
         prior, complement, _ = self.split(theta)
         total = theta.new_zeros(())
         if self.hyperprior == "none":
@@ -184,11 +184,11 @@ class EvidenceModel:
         return total
 
     def objective(self, theta: Tensor) -> Tensor:
-        """What the fit maximises."""
+        """Compute what the fit maximises."""
         return self.log_evidence(theta) + self.log_hyperprior(theta)
 
     def effective_dimension(self, theta: Tensor) -> float:
-        """``tr(K⁻¹ B JΣJᵀ Bᵀ)``: how many directions of the sinogram the prior explains."""
+        """Compute ``tr(K⁻¹ B JΣJᵀ Bᵀ)``: how many directions of the sinogram the prior explains."""
         coefficients = self.coefficients(theta.detach()).requires_grad_()
         _, logdet = self.matrices.terms(coefficients, self.residual)
         (gradient,) = torch.autograd.grad(logdet, coefficients)

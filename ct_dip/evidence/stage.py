@@ -23,7 +23,7 @@ def evidence_stage(
     seed: int,
     progress: Progress,
 ) -> EvidenceFit:
-    """As `fit_evidence`; a file in the run folder with the same digest is used in its place, bit for bit.
+    """Call `fit_evidence`, or read its result from the run folder where one has the same digest.
 
     Args:
         digest: of everything that the search depends on.

@@ -14,7 +14,7 @@ from ct_dip.method import Method
 from ct_dip.text import shortened
 
 GROUP = "ct_dip.methods"  # of entry points
-DEFAULT = "tv"
+DEFAULT = "lin-dip"  # it has error bars
 
 
 def method_names() -> list[str]:
@@ -101,7 +101,9 @@ def load_config(path: str | Path | None = None, *, settings: Sequence[str] = (),
         told = {setting.partition("=")[0].partition(".")[0].strip() for setting in settings} | set(given)
         for key in others.keys() & sections.keys():
             if key in told:
-                raise InputError(f"settings of {key!r} have no effect with method {name!r}; drop one of them")
+                raise InputError(
+                    f"settings of {key!r} have no effect with method {name!r}; drop them or change it"
+                )
             validate(sections[key], values.pop(key))
     config = validate(model, values | {"method": name}, known=_sections() if others else ())
     if not find_method(name).projects and (config.backend != "auto" or config.kernel != "auto"):

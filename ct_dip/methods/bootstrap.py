@@ -17,8 +17,8 @@ from ct_dip.data.scan import Scan
 from ct_dip.method import Job, Method
 from ct_dip.methods import find_method
 from ct_dip.operators.ray import RayTransform
-from ct_dip.plan import Plan
 from ct_dip.progress import Progress
+from ct_dip.run_plan import Plan
 
 _SHARED = ("preset", "backend", "kernel", "device", "seed", "threads")  # settings that the other method gets
 

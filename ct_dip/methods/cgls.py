@@ -12,7 +12,7 @@ from ct_dip.data.prediction import Prediction
 from ct_dip.data.scan import Scan
 from ct_dip.method import Job, Method
 from ct_dip.operators.ray import RayTransform
-from ct_dip.plan import Plan, time_of
+from ct_dip.run_plan import Plan, time_of
 
 
 class CglsConfig(Section):

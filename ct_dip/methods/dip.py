@@ -22,7 +22,7 @@ from ct_dip.errors import InputError
 from ct_dip.method import Job, Method
 from ct_dip.operators.ray import RayTransform
 from ct_dip.operators.whitened import Whitened
-from ct_dip.plan import Plan, time_of
+from ct_dip.run_plan import Plan, time_of
 from ct_dip.weight_posterior.drawn import drawn_prediction
 
 STAGE = "deep image prior"

@@ -14,7 +14,7 @@ from ct_dip.method import Job, Method
 from ct_dip.methods.dip import Dip, DipRun, FittedNetwork, fit_network, plan_fit, used_settings
 from ct_dip.operators.linear_map import LinearMap
 from ct_dip.operators.whitened import Whitened
-from ct_dip.plan import Plan
+from ct_dip.run_plan import Plan
 from ct_dip.solvers.lanczos import KRYLOV_BYTES, spectral_density, spectral_measure
 
 LIKELIHOOD = "marginal likelihood"  # name of the stage

@@ -14,7 +14,7 @@ from ct_dip.image_space.gibbs import GaussianField, Prior, gibbs
 from ct_dip.image_space.problem import pixel_problem
 from ct_dip.method import Job, Method
 from ct_dip.operators.ray import RayTransform
-from ct_dip.plan import Plan, time_of
+from ct_dip.run_plan import Plan, time_of
 
 STAGE = "Gibbs samples"
 _TRIED = 10  # draws, to time them

@@ -18,7 +18,7 @@ from ct_dip.methods.dip import (
     template,
     used_settings,
 )
-from ct_dip.plan import Plan
+from ct_dip.run_plan import Plan
 from ct_dip.tangent.footprint import footprint
 from ct_dip.weight_posterior.curvature import diagonal_blocks
 from ct_dip.weight_posterior.drawn import drawn_prediction

@@ -17,8 +17,8 @@ from ct_dip.methods.lin_dip import LinDip
 from ct_dip.methods.lin_dip.config import LinDipRun
 from ct_dip.methods.lin_dip.trial import holds_out
 from ct_dip.operators.ray import RayTransform
-from ct_dip.plan import Plan
 from ct_dip.posterior.config import InferenceConfig
+from ct_dip.run_plan import Plan
 
 
 class MixtureInference(InferenceConfig):

@@ -9,7 +9,7 @@ from ct_dip.image_space.gibbs import LaplaceField
 from ct_dip.method import Job, Method
 from ct_dip.methods.gmrf import GibbsConfig, gibbs_seconds, plan_gibbs, run_gibbs
 from ct_dip.operators.ray import RayTransform
-from ct_dip.plan import Plan
+from ct_dip.run_plan import Plan
 
 
 class LmrfConfig(GibbsConfig):

@@ -14,7 +14,7 @@ from ct_dip.image_space.gaussian_process import GaussianProcess, needed_bytes
 from ct_dip.image_space.problem import pixel_problem
 from ct_dip.method import Job, Method
 from ct_dip.operators.ray import RayTransform
-from ct_dip.plan import Plan, time_of
+from ct_dip.run_plan import Plan, time_of
 
 _SMOOTHNESS = {"1/2": 0.5, "3/2": 1.5, "5/2": 2.5}
 _EVALUATIONS = 20  # of the evidence, at most; 11 on the scan of docs/which-method.md
@@ -48,7 +48,7 @@ class MaternGp(Method[MaternGpRun]):
     def plan(self, scan: Scan, config: MaternGpRun, start: Plan) -> Plan:
         """Refuse where matrices of measurements² do not fit."""
         samples = 8 * 4 * config.matern_gp.samples * (start.pixels + start.measurements)
-        plan = start.with_stage("evidence", needed_bytes(start.pixels, start.measurements))
+        plan = start.with_stage("hyperparameters", needed_bytes(start.pixels, start.measurements))
         plan = plan.with_stage("posterior", needed_bytes(start.pixels, start.measurements) + samples)
         return dataclasses.replace(
             plan, advice="use fewer views, or method gmrf, which needs no matrix of measurements²"
@@ -70,7 +70,7 @@ class MaternGp(Method[MaternGpRun]):
         variance, diagnostics = job.variance()
         problem = pixel_problem(transform, job.sinogram, variance, seed=job.config.seed)
         process = GaussianProcess(problem, _SMOOTHNESS[settings.smoothness])
-        with job.progress.stage("evidence"):
+        with job.progress.stage("hyperparameters"):
             chosen = process.fit()
         if chosen.at_bound:
             job.progress.note("the length or the noise of the Gaussian process is at the end of its range")

@@ -10,7 +10,7 @@ from ct_dip.data.scan import Scan
 from ct_dip.dip.dropout import DropoutEnsemble, dropout_images
 from ct_dip.method import Job, Method
 from ct_dip.methods.dip import DipRun, FittedNetwork, fit_members, plan_fit, predict_from
-from ct_dip.plan import Plan
+from ct_dip.run_plan import Plan
 
 PASSES = "passes with dropout"  # name of the stage
 

@@ -21,7 +21,7 @@ from ct_dip.methods.dip import (
     plan_draws,
     with_fit,
 )
-from ct_dip.plan import Plan
+from ct_dip.run_plan import Plan
 from ct_dip.weight_posterior.drawn import drawn_prediction
 from ct_dip.weight_posterior.langevin import preconditioned_langevin
 from ct_dip.weight_posterior.potential import Potential

@@ -11,7 +11,7 @@ from ct_dip.data.scan import Scan
 from ct_dip.dip.snapshots import SnapshotEnsemble
 from ct_dip.method import Job, Method
 from ct_dip.methods.dip import DipRun, FittedNetwork, fit_members, plan_fit, predict_from
-from ct_dip.plan import Plan
+from ct_dip.run_plan import Plan
 
 
 class SnapshotConfig(Section):

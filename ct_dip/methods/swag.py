@@ -12,7 +12,7 @@ from ct_dip.dip.swag import SwagEnsemble, SwagFit
 from ct_dip.errors import InputError
 from ct_dip.method import Job, Method
 from ct_dip.methods.dip import DipRun, FittedNetwork, fit_members, plan_fit, predict_from
-from ct_dip.plan import Plan
+from ct_dip.run_plan import Plan
 
 SAMPLES = "samples of weights"  # name of the stage
 

@@ -19,7 +19,7 @@ from ct_dip.method import Job, Method
 from ct_dip.methods.tv import Tv, TvConfig, solve_tv
 from ct_dip.operators.differences import FiniteDifferences
 from ct_dip.operators.ray import RayTransform
-from ct_dip.plan import Plan
+from ct_dip.run_plan import Plan
 
 _MATRICES = 6  # of pixels² in float64 that closed forms hold at once
 _DENSE_PIXELS = 64**2  # beyond which a factorisation takes longer than samples do

@@ -16,7 +16,7 @@ from ct_dip.image_space.smoothed_tv import SmoothedTv
 from ct_dip.method import Job, Method
 from ct_dip.methods.tv import TvConfig, solve_tv
 from ct_dip.operators.ray import RayTransform
-from ct_dip.plan import Plan, time_of
+from ct_dip.run_plan import Plan, time_of
 
 STAGE = "Langevin samples"
 _ARRAYS = 10  # images and sinograms of every chain that a gradient holds

@@ -21,7 +21,7 @@ def ray_transform(
     memory_budget: int | str | None = None,
     device: "torch.device | str" = "cpu",
 ) -> "RayTransform":
-    """The ray transform ``A`` of a geometry.
+    """Make the ray transform ``A`` of a geometry.
 
     Args:
         geometry: a `ParallelBeam` or `FanBeam`.

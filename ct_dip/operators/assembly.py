@@ -19,7 +19,7 @@ _BLOCK_BYTES = 128 * 2**20
 
 
 def choose_kernel(geometry: Geometry, kernel: str = "auto") -> str:
-    """How a ray weighs the pixels that it meets.
+    """Choose how a ray weighs the pixels that it meets.
 
     ``line``: length of the intersection. ``linear``: interpolation between the two nearest pixels of
     every row or column (Joseph). ``strip``: area of the ray's strip, as wide as a detector bin.
@@ -42,14 +42,14 @@ def choose_kernel(geometry: Geometry, kernel: str = "auto") -> str:
         shifts = geometry.detector_offset, geometry.center_of_rotation
         if any(shifts):
             raise BackendError(
-                f"kernel 'strip' of a fan beam knows no detector_offset or center_of_rotation "
+                f"kernel 'strip' of a fan beam does not support detector_offset or center_of_rotation "
                 f"({shifts[0]:g}, {shifts[1]:g} mm); use kernel 'line'"
             )
     return kernel
 
 
 def make_projector(geometry: Geometry, kernel: str) -> int:
-    """ASTRA's number of a new CPU projector; the caller deletes it."""
+    """Make a CPU projector and return ASTRA's number of it; the caller deletes it."""
     import astra
 
     kernel = choose_kernel(geometry, kernel)
@@ -58,7 +58,7 @@ def make_projector(geometry: Geometry, kernel: str) -> int:
 
 
 def estimate_nonzeros(geometry: Geometry, kernel: str) -> int:
-    """Non-zeros of the matrix, from areas alone.
+    """Estimate the number of non-zeros of the matrix, from areas alone.
 
     The chords of one view's rays add up to area / ray distance, whatever the shape of the volume. Per
     pixel edge of chord, a ray at angle θ meets |cos θ| + |sin θ| pixels (``line``), two for every row
@@ -80,7 +80,7 @@ def estimate_nonzeros(geometry: Geometry, kernel: str) -> int:
 
 
 def _mean_closeness(geometry: FanBeam) -> Floats:
-    """Mean of 1/(U cos γ) over the volume, for every view, on a coarse grid."""
+    """Average 1/(U cos γ) over the volume, for every view, on a coarse grid."""
     height, width = geometry.volume.size
     nodes = (np.arange(24) + 0.5) / 24 - 0.5
     x, y = (axis.ravel() for axis in np.meshgrid(nodes * width, nodes * height))
@@ -90,7 +90,7 @@ def _mean_closeness(geometry: FanBeam) -> Floats:
 
 
 def assembly_bytes(geometry: Geometry, kernel: str) -> int:
-    """Memory that building a block of views takes on top of the matrix: ASTRA's buffer and two copies."""
+    """Estimate the memory of building a block of views: ASTRA's buffer and two copies."""
     block = _views_per_block(geometry)
     share = block / geometry.views
     return block * _view_bytes(geometry) + int(24 * share * estimate_nonzeros(geometry, kernel))
@@ -126,6 +126,6 @@ def matrix_blocks(geometry: Geometry, kernel: str) -> Iterator[tuple[slice, Any]
 
 
 def assemble(geometry: Geometry, kernel: str) -> Any:
-    """The whole matrix, (views · detectors) × (rows · columns), SciPy CSR in float32."""
+    """Assemble the whole matrix, (views · detectors) × (rows · columns), SciPy CSR in float32."""
     blocks = [rows for _, rows in matrix_blocks(geometry, kernel)]
     return scipy.sparse.vstack(blocks, format="csr") if len(blocks) > 1 else blocks[0]

@@ -5,7 +5,7 @@ digest of geometry, kernel and ASTRA version. Writing is atomic, so two processe
 The folder is kept below a limit by removing what was not used for longest.
 
 A matrix with wrong values would spoil every result silently, and one with wrong indices ends in a crash. So a
-file has a label (`ct_dip.labels`), and without the right one a matrix is assembled anew.
+file has a label (`ct_dip.labels`), and without the right one a matrix is assembled again.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ _ADVICE = "set CT_DIP_CACHE to a writable folder with space, or to 'off'"
 
 
 def cache_folder() -> Path | None:
-    """Where matrices are kept; ``None`` if ``CT_DIP_CACHE`` is ``off``."""
+    """Return the folder that keeps matrices; ``None`` if ``CT_DIP_CACHE`` is ``off``."""
     given = os.environ.get("CT_DIP_CACHE")
     if given == "off":
         return None
@@ -40,7 +40,7 @@ def cache_folder() -> Path | None:
 
 
 def matrix_path(geometry: Geometry, kernel: str, folder: Path) -> Path:
-    """The file of this matrix."""
+    """Return the file of this matrix."""
     import astra
 
     identity = f"{_FORMAT} {geometry.digest} {kernel} {astra.__version__}"
@@ -48,7 +48,7 @@ def matrix_path(geometry: Geometry, kernel: str, folder: Path) -> Path:
 
 
 def load_matrix(path: Path) -> Any | None:
-    """The SciPy CSR matrix, or ``None`` where there is none or the file is damaged."""
+    """Load the SciPy CSR matrix; ``None`` where there is none or the file is damaged."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as parts:
             if not has_label(parts.zip, path.name):
@@ -56,7 +56,7 @@ def load_matrix(path: Path) -> Any | None:
             matrix = scipy.sparse.csr_matrix(
                 (parts["data"], parts["indices"], parts["indptr"]), shape=tuple(parts["shape"])
             )
-    except Exception:  # whatever is wrong with the file, it can be made anew
+    except Exception:  # whatever is wrong with the file, it can be made again
         return None
     with contextlib.suppress(OSError):
         os.utime(path)

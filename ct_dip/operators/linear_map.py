@@ -35,14 +35,14 @@ class LinearMap(ABC):
 
     @abstractmethod
     def _forward(self, x: Tensor) -> Tensor:
-        """(n, *domain_shape) → (n, *range_shape), same dtype and device."""
+        """Map (n, *domain_shape) → (n, *range_shape), same dtype and device."""
 
     @abstractmethod
     def _adjoint(self, y: Tensor) -> Tensor:
-        """(n, *range_shape) → (n, *domain_shape), same dtype and device."""
+        """Map (n, *range_shape) → (n, *domain_shape), same dtype and device."""
 
     def __call__(self, x: Tensor) -> Tensor:
-        """``A x`` for one array or a batch of any shape."""
+        """Compute ``A x`` for one array or a batch of any shape."""
         if not isinstance(x, Tensor):
             raise InputError(
                 f"{type(self).__name__} works on torch tensors, got {type(x).__name__}; "
@@ -76,19 +76,19 @@ class LinearMap(ABC):
     @overload
     def __matmul__(self, other: "LinearMap") -> "LinearMap": ...
     def __matmul__(self, other: "Tensor | LinearMap") -> "Tensor | LinearMap":
-        """``A x`` of a tensor, or the map that applies ``other`` first."""
+        """Compute ``A x`` of a tensor, or the map that applies ``other`` first."""
         return _Product(self, other) if isinstance(other, LinearMap) else self(other)
 
     def __add__(self, other: "LinearMap") -> "LinearMap":
-        """``A + B``."""
+        """Compute ``A + B``."""
         return _Sum(self, other) if isinstance(other, LinearMap) else NotImplemented
 
     def __sub__(self, other: "LinearMap") -> "LinearMap":
-        """``A − B``."""
+        """Compute ``A − B``."""
         return self + -1.0 * other if isinstance(other, LinearMap) else NotImplemented
 
     def __mul__(self, factor: float) -> "LinearMap":
-        """``c A`` for a number c."""
+        """Compute ``c A`` for a number c."""
         return _Multiple(float(factor), self) if isinstance(factor, int | float) else NotImplemented
 
     __rmul__ = __mul__
@@ -107,7 +107,7 @@ class LinearMap(ABC):
         return f"<{self.name}: ({_spell(self.domain_shape)}) → ({_spell(self.range_shape)})>"
 
     def dense(self, dtype: torch.dtype = torch.float64, device: torch.device | None = None) -> Tensor:
-        """The matrix, (range size, domain size): for tests and tiny problems."""
+        """Return the matrix, (range size, domain size), for tests and tiny problems."""
         size = torch.Size(self.domain_shape).numel()
         basis = torch.eye(size, dtype=dtype, device=device).reshape(size, *self.domain_shape)
         return self(basis).reshape(size, -1).T

@@ -11,7 +11,7 @@ _TOGETHER = 16  # probes that are projected at once
 
 
 def rms_column_norm(linear_map: LinearMap, row_weights: Tensor, *, probes: int = 8, seed: int = 0) -> float:
-    """``√(‖diag(w) A‖_F² / columns)``: how strongly a typical pixel is seen.
+    """Compute ``√(‖diag(w) A‖_F² / columns)``: how strongly a typical pixel is seen.
 
     Hutchinson's estimator: for random signs z, ``E ‖diag(w) A z‖² = ‖diag(w) A‖_F²``.
 

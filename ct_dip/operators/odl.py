@@ -92,12 +92,12 @@ class CtDipImpl:
         self.transform, self.image_space = transform, image_space
 
     def call_forward(self, x: Any, out: Any = None, **_: Any) -> Any:
-        """ODL image element → sinogram."""
+        """Map an ODL image element to a sinogram."""
         image = from_odl_image(torch.as_tensor(np.ascontiguousarray(x.asarray())))
         return _deliver(self.transform(image), out)
 
     def call_backward(self, x: Any, out: Any = None, **_: Any) -> Any:
-        """ODL sinogram element → image."""
+        """Map an ODL sinogram element to an image."""
         image = self.transform.T(torch.as_tensor(np.ascontiguousarray(x.asarray())))
         weight = float(x.space.weighting.const) / float(self.image_space.weighting.const)
         return _deliver(to_odl_image(image) * weight, out)

@@ -20,9 +20,14 @@ class RayTransform(LinearMap):
         self.geometry, self.kernel = geometry, kernel
         self.domain_shape, self.range_shape = geometry.domain_shape, geometry.range_shape
 
+    @property
+    def name(self) -> str:
+        """Class, beam and kernel."""
+        return f"{type(self).__name__}({self.geometry.kind}, {self.kernel})"
+
 
 def transform_digest(transform: LinearMap, device: torch.device | str = "cpu") -> str:
-    """Of what decides the numbers of a ray transform: stages of a run may be mixed where it is the same.
+    """Hash what decides the numbers of a ray transform: stages may be mixed where it is the same.
 
     Ours are known by name, since on a GPU the last bits of a product change from call to call. A map from
     elsewhere is known by what it does to a random image.

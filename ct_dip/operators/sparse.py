@@ -24,13 +24,13 @@ _PART = 2**19  # non-zeros that are converted together to another precision
 
 
 def estimate_bytes(geometry: Geometry, kernel: str = "auto") -> int:
-    """Memory that the transform holds: A and Aᵀ, each with values, indices and row pointers."""
+    """Estimate the memory of the transform: A and Aᵀ, each with values, indices and row pointers."""
     rows = math.prod(geometry.range_shape) + math.prod(geometry.domain_shape)
     return 2 * _BYTES_PER_NONZERO * estimate_nonzeros(geometry, kernel) + 4 * rows
 
 
 def estimate_peak_bytes(geometry: Geometry, kernel: str = "auto") -> int:
-    """Memory that making the transform takes at its peak."""
+    """Estimate the peak memory of making the transform."""
     # A quarter more: SciPy's copies while it transposes, as measured.
     return int(1.25 * estimate_bytes(geometry, kernel)) + assembly_bytes(geometry, kernel)
 
@@ -95,7 +95,7 @@ class SparseRayTransform(RayTransform):
 
 
 def _multiply(matrix: Tensor, vectors: Tensor) -> Tensor:
-    """(n, columns) → (n, rows), in the precision of the vectors. A single one has its own, faster kernel."""
+    """Map (n, columns) → (n, rows) in the precision of the vectors; a single one has a faster kernel."""
     columns = vectors[0] if len(vectors) == 1 else vectors.T.contiguous()
     if matrix.dtype == vectors.dtype:
         product = matrix @ columns

@@ -25,9 +25,9 @@ class Whitened(LinearMap):
         return self.transform.T(y.reshape(-1, *self.inverse.shape) * self.inverse.to(y))
 
     def project(self, images: Tensor) -> Tensor:
-        """``B x`` of flat images, (n, pixels) → (n, measurements)."""
+        """Compute ``B x`` of flat images, (n, pixels) → (n, measurements)."""
         return self(images.reshape(-1, *self.domain_shape))
 
     def back_project(self, sinograms: Tensor) -> Tensor:
-        """``Bᵀ v`` as flat images, (n, measurements) → (n, pixels)."""
+        """Compute ``Bᵀ v`` as flat images, (n, measurements) → (n, pixels)."""
         return self.T(sinograms).flatten(1)

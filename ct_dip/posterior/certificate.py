@@ -1,4 +1,4 @@
-"""What an approximate inference reached, and what to do where that is not enough."""
+"""The accuracy that approximate inference reached, and warnings where that is not enough."""
 
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
@@ -33,10 +33,10 @@ class Certificate(ABC):
 
     @abstractmethod
     def _shortfalls(self) -> list[str]:
-        """What did not reach its goal, with numbers, beyond a plain solve."""
+        """List what did not reach its goal, with numbers, beyond a plain solve."""
 
     def warnings(self) -> list[str]:
-        """One sentence for everything that a user should know before trusting the result."""
+        """List what a user should know before trusting the result, one sentence each."""
         sentences = []
         if not self.converged:
             reasons = self._shortfalls() or [f"a solve ended at a relative residual of {self.residual:.2g}"]
@@ -52,7 +52,7 @@ class Certificate(ABC):
         return sentences
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for result files."""
+        """Return plain values for result files."""
         return asdict(self)
 
 

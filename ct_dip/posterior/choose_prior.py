@@ -19,12 +19,12 @@ def one_variance(config: InferenceConfig) -> bool:
 
 
 def block_prior(jacobian: Jacobian) -> BlockPrior:
-    """One variance and one tap length per block, which begin where the fitted weights put them."""
+    """Make a prior with one variance and one tap length per block, started from the fitted weights."""
     return BlockPrior(jacobian.blocks, jacobian.weights, jacobian.slices)
 
 
 def weight_prior(config: InferenceConfig, jacobian: Jacobian, scales: Tensor | None = None) -> WeightPrior:
-    """The prior of a configuration with every open choice made.
+    """Make the prior of a configuration with every open choice made.
 
     Args:
         scales: s of the g-prior, (P,).
@@ -46,7 +46,7 @@ def weight_prior(config: InferenceConfig, jacobian: Jacobian, scales: Tensor | N
 
 
 def weak_hyperprior(config: InferenceConfig) -> Literal["weak", "none"]:
-    """The hyperprior unless it is TV-PredCP, see `tv_predcp`."""
+    """Make the hyperprior unless it is TV-PredCP, see `tv_predcp`."""
     return "none" if config.hyperprior == "none" else "weak"
 
 
@@ -58,7 +58,7 @@ def tv_predcp(
     fit: DipFit,
     noise_variance: float,
 ) -> TvPredCp:
-    """With ``μ_b = D (f(w̃) − J_b w̃_b)``: the other blocks stay at w̃, this one is drawn.
+    """Make TV-PredCP with ``μ_b = D (f(w̃) − J_b w̃_b)``: other blocks stay at w̃, this one is drawn.
 
     λ is that of the network's fit, in which ``exp(−λ TV)`` is the image's prior; or the paper's; or given.
     The paper multiplies its γ, which belongs to a mean of squares of O(1) images, by the number of

@@ -36,7 +36,7 @@ def basis_factor(
     leading_factor: Tensor | None = None,
     stage: Stage | None = None,
 ) -> Tensor:
-    """L, the Cholesky factor of ``Qᵀ N⁻¹ Q``, (rank, rank), float64.
+    """Compute L, the Cholesky factor of ``Qᵀ N⁻¹ Q``, (rank, rank), float64.
 
     Args:
         basis: Q as rows.
@@ -89,7 +89,7 @@ def projected_evidence(
     signals: Tensor,
     difference_variances: Tensor | None = None,
 ) -> EvidenceModel:
-    """The evidence as in exact inference, with matrices of the rank.
+    """Make the evidence as in exact inference, with matrices of the rank.
 
     Args:
         lower: L; see `basis_factor`.
@@ -117,7 +117,7 @@ def projected_evidence(
 
 
 def feature_signals(problem: Problem, compression: Compression, before: Tensor | None = None) -> Tensor:
-    """``F C_t Fᵀ`` of every term of the prior, ``Σ = Σ_t c_t C_t``; (terms, rank, rank), float64.
+    """Compute ``F C_t Fᵀ`` of every term of the prior, ``Σ = Σ_t c_t C_t``; (terms, rank, rank), float64.
 
     Args:
         before: the same for the first rows of F, if it is known.
@@ -134,7 +134,7 @@ def feature_signals(problem: Problem, compression: Compression, before: Tensor |
 def signal_gram(
     features: RowBlocks, covariance: WeightCovariance, leading_gram: Tensor | None = None
 ) -> Tensor:
-    """``F Σ Fᵀ``, (rank, rank), float64.
+    """Compute ``F Σ Fᵀ``, (rank, rank), float64.
 
     Args:
         leading_gram: the same for the first rows of F.
@@ -181,7 +181,7 @@ class Compressed(WeightConditional):
         self.factor, self.jitter = factorise(shifted)
 
     def _shifted(self, factor: float = 1.0, change: Tensor | None = None) -> Tensor:
-        """``c Xᵀ M X + s² I``; M is as large as its factor, and not kept."""
+        """Compute ``c Xᵀ M X + s² I``; M is as large as its factor, and not kept."""
         shifted = self.factor @ self.factor.T
         shifted.diagonal().sub_(self.noise + self.jitter)
         if change is not None:
@@ -190,7 +190,7 @@ class Compressed(WeightConditional):
         return shifted
 
     def with_pixel_variance(self, extra: Tensor) -> "Compressed":
-        """The same with independent variances of some pixels added, (pixels,), mostly zero."""
+        """Return a copy with independent variances of some pixels added, (pixels,), mostly zero."""
         index = extra.nonzero()[:, 0]
         noise = FreedPixelNoise(self.measurement_noise, index, extra[index] / self.noise)
         lower = noise.correct_factor(self.compression.basis, self.lower)
@@ -207,7 +207,7 @@ class Compressed(WeightConditional):
         )
 
     def tempered(self, factor: float) -> "Compressed":
-        """The same with ``factor · Σ``."""
+        """Return a copy with ``factor · Σ``."""
         return Compressed(
             self.problem,
             self.compression,
@@ -220,14 +220,14 @@ class Compressed(WeightConditional):
         )
 
     def measure(self, weights: Tensor) -> Tensor:
-        """``Q F w``."""
+        """Compute ``Q F w``."""
         return self.compression.basis.combine(self.compression.features.inner(weights))
 
     def _split(self, residuals: Tensor) -> _Split:
         return _split(self.compression.basis, self.measurement_noise, self.lower, residuals)
 
     def solve(self, residuals: Tensor) -> Tensor:
-        """``K⁻¹ r``, (n, measurements) → the same."""
+        """Compute ``K⁻¹ r``, (n, measurements) → the same."""
         split = self._split(residuals)
         return self._solve(split, solve_factored(self.factor, split.z))
 
@@ -257,7 +257,7 @@ class Compressed(WeightConditional):
         return weights, self.pixel_variance.to(back) * back
 
     def pixel_covariance(self, index: Tensor) -> Tensor:
-        """Posterior covariance of some pixels in closed form, (n, n), float64; a pass of Jᵀ for each.
+        """Compute the posterior covariance of some pixels, (n, n), float64; a pass of Jᵀ for each.
 
         ``J Σ Jᵀ + D − C K⁻¹ Cᵀ`` with ``C = J Σ Fᵀ Qᵀ + D Bᵀ``, rows of the pixels asked for.
         """

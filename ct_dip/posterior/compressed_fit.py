@@ -1,4 +1,4 @@
-"""Hyperparameters in the compressed regime: compress, fit, and look whether the compression still holds."""
+"""Fit hyperparameters in the compressed regime: compress, fit, and check that the compression holds."""
 
 import dataclasses
 import math
@@ -44,7 +44,7 @@ class Kept(NamedTuple):
 
 
 class CompressedFit(NamedTuple):
-    """Hyperparameters, and everything that was made to find them.
+    """Fitted hyperparameters, and everything that was computed to find them.
 
     Args:
         lower: see `basis_factor`, and for ``signals`` `feature_signals`.
@@ -66,11 +66,11 @@ class CompressedFit(NamedTuple):
     change: list[float] | None = None
 
     def kept(self) -> Kept:
-        """Without the matrices of the search."""
+        """Return what later fits need, without the matrices of the search."""
         return Kept(self.noise, self.lower, self.ratio)
 
     def posterior(self, problem: Problem) -> Compressed:
-        """At the hyperparameters."""
+        """Make the posterior at the fitted hyperparameters."""
         prior, _, log_noise = self.model.split(self.evidence.theta)
         noise = math.exp(float(log_noise))
         return Compressed(
@@ -141,7 +141,7 @@ def fit_compressed(
         compression: Compression, leading_signals: Tensor | None, before: Kept | None, number: int
     ) -> CompressedFit:
         nonlocal passes
-        with progress.stage("feature statistics"):
+        with progress.stage("prior covariances"):
             signals = feature_signals(problem, compression, leading_signals)
         del leading_signals
         uncorrected = _fit(problem, compression, signals, variances, starts, seed, number, before, progress)
@@ -165,13 +165,13 @@ def fit_compressed(
 
 
 def _with_correction(problem: Problem, fit: CompressedFit, seed: int, progress: Progress) -> CompressedFit:
-    """Hyperparameters of the whole model, nearly: with what signals outside of the basis do to the evidence.
+    """Correct the hyperparameters for what signals outside the basis do to the evidence.
 
     The evidence itself stays that of the compressed model, at these hyperparameters.
     """
     prior, _, _ = fit.model.split(fit.evidence.theta)
     scale = float(fit.model.prior.coefficients(prior)[0])
-    with progress.stage("signals outside of the basis"):
+    with progress.stage("truncation correction"):
         correction = truncation_correction(fit.posterior(problem), scale, seed + _CORRECTION_SEED)
     if correction is None:
         return fit
@@ -206,7 +206,7 @@ def _fit(
     before: Kept | None,
     progress: Progress,
 ) -> CompressedFit:
-    """At a given basis; the ratio of complement and noise is searched around the rest where it is free.
+    """Fit at a given basis; search over the ratio of complement and noise where it is free.
 
     Args:
         signals: see `feature_signals`.
@@ -219,7 +219,7 @@ def _fit(
         pixels = ratio * complement.variance if complement is not None and in_model else None
         reusable = before if before is not None and before.ratio == ratio else None
         noise = MeasurementNoise(problem.whitened, pixels) if reusable is None else reusable.noise
-        with progress.stage("noise of the rest", compression.rank) as stage:
+        with progress.stage("measurement noise", compression.rank) as stage:
             lower = basis_factor(
                 compression.basis, noise, None if reusable is None else reusable.lower, stage
             )

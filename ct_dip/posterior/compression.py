@@ -32,7 +32,7 @@ _KEPT = 0.7  # of a column that is made orthogonal a second time; it was roundin
 
 
 class Compression(NamedTuple):
-    """``Q`` and ``F``, and what they leave out.
+    """The basis ``Q``, the features ``F``, and how much they leave out.
 
     Args:
         basis: Q, orthonormal, as rows, (rank, measurements).
@@ -98,13 +98,13 @@ def extend(
     basis, features, passes = before.basis, before.features, before.passes
 
     def seen(directions: Tensor) -> Tensor:
-        """``B J w`` of some weights, as rows."""
+        """Compute ``B J w`` of some weights, as rows."""
         nonlocal passes
         passes += len(directions)
         return problem.project(_finite(problem.images(directions), "J"))
 
     def beyond(rows: Tensor) -> Tensor:
-        """Orthonormal columns that span what some have outside of the basis; none of mere rounding."""
+        """Compute orthonormal columns that span what some have outside the basis, beyond rounding."""
         rounding = torch.finfo(weights.dtype).eps * float(rows.norm(dim=1).max())
         new = _orthonormal(basis.outside(rows), _ROUNDING * rounding)
         return _orthonormal(basis.outside(new), _KEPT)  # twice is enough
@@ -143,7 +143,7 @@ def extend(
 
 
 def to_state(compression: Compression, before: Compression) -> dict[str, Tensor]:
-    """For `ct_dip.checkpoint`: the blocks that a compression has beyond the one that it was grown from."""
+    """Return the blocks that a compression was grown by, for `ct_dip.checkpoint`."""
     state: dict[str, Tensor] = {
         "discarded": torch.tensor(compression.discarded, dtype=torch.float64),
         "discarded_error": torch.tensor(compression.discarded_error, dtype=torch.float64),
@@ -161,7 +161,7 @@ def to_state(compression: Compression, before: Compression) -> dict[str, Tensor]
 
 
 def from_state(state: Mapping[str, Tensor], before: Compression) -> Compression:
-    """What `to_state` kept, in the same blocks, so that products have the same bits."""
+    """Restore what `to_state` kept, in the same blocks, so that products have the same bits."""
 
     def rows(name: str, old: RowBlocks) -> RowBlocks:
         new = sorted(key for key in state if key.startswith(name))
@@ -188,7 +188,7 @@ def from_state(state: Mapping[str, Tensor], before: Compression) -> Compression:
 
 
 def _finite(values: Tensor, name: str) -> Tensor:
-    """What a product gave, if it is made of numbers."""
+    """Return a product if it is finite."""
     if not bool(torch.isfinite(values).all()):
         raise CtDipError(
             f"a product with {name} of the network returned NaN or infinity; its fit may have diverged: try "
@@ -198,7 +198,7 @@ def _finite(values: Tensor, name: str) -> Tensor:
 
 
 def _orthonormal(rows: Tensor, threshold: float = 0.0) -> Tensor:
-    """Orthonormal columns that span others, ``C = Q R``; both as rows.
+    """Compute orthonormal columns that span others, ``C = Q R``; both as rows.
 
     Args:
         threshold: of the diagonal of R; what is below is dropped as the rounding of what was there before.

@@ -1,4 +1,4 @@
-"""What a compression leaves out, measured against the model itself.
+"""Measure what a compression leaves out, against the full model.
 
 The quadratic form, the mean and samples are solved for with the products of K itself, with the compressed
 inverse as preconditioner: that takes a few steps if the compression is good. The log-determinant is estimated
@@ -111,7 +111,7 @@ def check_compression(
 
 
 def truncation_correction(compressed: Compressed, scale: float, seed: int = 0) -> TruncationCorrection | None:
-    """What signals outside of Q do to the evidence, to first order in them; for a prior with one term.
+    """Estimate what signals outside Q do to the evidence, to first order; for a prior with one term.
 
     ``rᵀ K_c⁻¹ r − rᵀ K⁻¹ r ≈ αᵀ (S − S_c) α`` with ``α = K_c⁻¹ r``; the rest as in `log_det_beyond`.
 
@@ -135,7 +135,7 @@ def truncation_correction(compressed: Compressed, scale: float, seed: int = 0) -
 
 
 def log_det_beyond(compressed: Compressed, seed: int = 0) -> tuple[float, float]:
-    """``log|K| − log|K_c|``, by what is outside of Q to second order, and how far it may be off.
+    """Compute ``log|K| − log|K_c|``, by what is outside of Q to second order, and how far it may be off.
 
     With ``Φ = B J Σ^½`` and ``H = Φᵀ N⁻¹ Φ/s²``, and ``H_c`` the same of ``Q Qᵀ Φ``, it is ``log|I + X|`` for
     ``X = (I + H_c)⁻¹ (H − H_c)``. Weights w from the compressed posterior have the covariance
@@ -155,7 +155,7 @@ def log_det_beyond(compressed: Compressed, seed: int = 0) -> tuple[float, float]
 
 
 def _moments_beyond(compressed: Compressed, seed: int) -> tuple[float, float, float]:
-    """``tr X`` and ``tr X²`` of `log_det_beyond`, and the standard error of the former."""
+    """Compute ``tr X`` and ``tr X²`` of `log_det_beyond`, and the standard error of the former."""
     generator = torch.Generator().manual_seed(seed + _OWN_SEED)
     wholes, insides = [], []
     for _ in range(_PROBES // _TOGETHER):

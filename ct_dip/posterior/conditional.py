@@ -33,22 +33,22 @@ class Conditional(ABC):
 
     @abstractmethod
     def solve(self, residuals: Tensor) -> Tensor:
-        """``K⁻¹ r``, (n, measurements) → the same."""
+        """Compute ``K⁻¹ r``, (n, measurements) → the same."""
 
     @abstractmethod
     def mean(self) -> Tensor:
-        """``x*``, (pixels,), float64, in units of the O(1) image."""
+        """Compute ``x*``, (pixels,), float64, in units of the O(1) image."""
 
     @abstractmethod
     def with_pixel_variance(self, extra: Tensor) -> "Conditional":
-        """The same with independent variances of some pixels added, (pixels,), mostly zero."""
+        """Return a copy with independent variances of some pixels added, (pixels,), mostly zero."""
 
     @abstractmethod
     def pixel_information(self, seed: int = 0) -> Tensor:
-        """``(Bᵀ K⁻¹ B)_jj`` of every pixel, (pixels,), float64; by probes it is off by a tenth."""
+        """Compute ``(Bᵀ K⁻¹ B)_jj`` of every pixel, (pixels,), float64; by probes it is off by a tenth."""
 
     def _added(self, extra: Tensor) -> Tensor:
-        """The pixels' variances with more of them."""
+        """Add to the pixels' variances."""
         return extra if self.pixel_variance is None else self.pixel_variance + extra
 
 
@@ -72,14 +72,14 @@ class WeightConditional(Conditional):
 
     @abstractmethod
     def measure(self, weights: Tensor) -> Tensor:
-        """``B J w``, (n, P) → (n, measurements)."""
+        """Compute ``B J w``, (n, P) → (n, measurements)."""
 
     @abstractmethod
     def update(self, residuals: Tensor) -> tuple[Tensor, Tensor | None]:
-        """``Δw`` (n, P) and ``Δu`` (n, pixels) for sinograms r, (n, measurements)."""
+        """Compute ``Δw`` (n, P) and ``Δu`` (n, pixels) for sinograms r, (n, measurements)."""
 
     def image(self, weights: Tensor, pixels: Tensor | None) -> Tensor:
-        """``J w + u``, (n, pixels)."""
+        """Compute ``J w + u``, (n, pixels)."""
         images = self.problem.images(weights)
         return images if pixels is None else images + pixels
 
@@ -88,7 +88,7 @@ class WeightConditional(Conditional):
         return self.problem.prior_mean + self.image(*self.update(self.residual))[0].double()
 
     def pixel_information(self, seed: int = 0) -> Tensor:
-        """See `Conditional.pixel_information`: ``E (Bᵀ K⁻¹ r')²_j`` over sinograms r' of the model."""
+        """Estimate `Conditional.pixel_information` as ``E (Bᵀ K⁻¹ r')²_j`` over sinograms r' of the model."""
         generator = torch.Generator().manual_seed(seed)
         total = torch.zeros_like(self.problem.prior_mean)
         for _ in range(_PROBES // _TOGETHER):
@@ -97,7 +97,7 @@ class WeightConditional(Conditional):
         return total
 
     def deviations(self, count: int, generator: torch.Generator) -> Tensor:
-        """Samples of the posterior minus its mean, (n, pixels), in units of the O(1) image."""
+        """Sample the posterior minus its mean, (n, pixels), in units of the O(1) image."""
         weights, pixels, sinogram = self._draw(count, generator)
         by_weights, by_pixels = self.update(sinogram)
         if pixels is not None and by_pixels is not None:
@@ -105,16 +105,16 @@ class WeightConditional(Conditional):
         return self.image(weights - by_weights, pixels)
 
     def weight_deviations(self, count: int, generator: torch.Generator) -> Tensor:
-        """Samples of the weights' posterior minus its mean, (n, P)."""
+        """Sample the weights' posterior minus its mean, (n, P)."""
         weights, _, sinogram = self._draw(count, generator)
         return weights - self.update(sinogram)[0]
 
     def sinograms(self, count: int, generator: torch.Generator) -> Tensor:
-        """Residuals r as the model expects them, (n, measurements)."""
+        """Sample residuals r as the model expects them, (n, measurements)."""
         return self._draw(count, generator)[2]
 
     def _draw(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor | None, Tensor]:
-        """Weights and pixels from their priors, and what would be measured of them."""
+        """Draw weights and pixels from their priors, and what would be measured of them."""
         like = self.problem.jacobian.weights
 
         def normal(*shape: int) -> Tensor:

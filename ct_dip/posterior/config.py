@@ -94,7 +94,7 @@ class InferenceConfig(Section):
         return self
 
     def checked_regime(self) -> "InferenceConfig":
-        """Itself, if its regime can do what it asks for.
+        """Return itself, if its regime can do what it asks for.
 
         Raises:
             InputError: otherwise.
@@ -109,7 +109,7 @@ class InferenceConfig(Section):
         return self
 
     def resolved(self) -> "InferenceConfig":
-        """With every open choice made but the regime, which depends on the problem."""
+        """Make every open choice but the regime, which depends on the problem."""
         objective, hyperprior = self.objective, self.hyperprior
         if objective == "auto":
             objective = "optimum" if hyperprior == "tv-predcp" else "scale"

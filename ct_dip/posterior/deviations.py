@@ -33,7 +33,7 @@ class Deviations(ABC):
 
     @abstractmethod
     def draw(self, count: int, seed: int) -> Tensor:
-        """Samples, (count, pixels)."""
+        """Draw samples, (count, pixels)."""
 
     @property
     def jitter(self) -> float:
@@ -49,15 +49,15 @@ class DenseDeviations(Deviations):
 
     @property
     def std(self) -> Tensor:
-        """Exact."""
+        """The exact standard deviation."""
         return self.matrix.diagonal().clamp_min(0).sqrt()
 
     def covariance(self, index: Tensor) -> Tensor:
-        """A part of the matrix."""
+        """Return a part of the matrix."""
         return self.matrix[index[:, None], index]
 
     def draw(self, count: int, seed: int) -> Tensor:
-        """By its Cholesky factor."""
+        """Draw samples by its Cholesky factor."""
         generator = torch.Generator().manual_seed(seed)
         draws = torch.randn(count, len(self.matrix), generator=generator, dtype=torch.float64)
         return draws.to(self.matrix) @ self._factor.lower.T
@@ -68,7 +68,7 @@ class DenseDeviations(Deviations):
 
     @property
     def jitter(self) -> float:
-        """Not 0 where the matrix is singular, as without a complement."""
+        """The jitter, which is not 0 where the matrix is singular, as without a complement."""
         return self._factor.jitter
 
 
@@ -82,18 +82,18 @@ class WidenedDeviations(Deviations):
 
     @property
     def std(self) -> Tensor:
-        """Wider by the factor's root."""
+        """The standard deviation, wider by the factor's root."""
         return self.base.std * math.sqrt(self.factor)
 
     def covariance(self, index: Tensor) -> Tensor:
-        """Times the factor."""
+        """Return the covariance times the factor."""
         return self.base.covariance(index) * self.factor
 
     def draw(self, count: int, seed: int) -> Tensor:
-        """Farther from the mean by the factor's root."""
+        """Draw samples, farther from the mean by the factor's root."""
         return self.base.draw(count, seed) * math.sqrt(self.factor)
 
     @property
     def jitter(self) -> float:
-        """Of the base."""
+        """The jitter of the base."""
         return self.base.jitter

@@ -40,7 +40,7 @@ class Moments(NamedTuple):
 
 
 def prior_covariance(model: LinearModel, theta: Tensor, temper: float = 1.0) -> Tensor:
-    """``K_xx``, (pixels, pixels); a temper below 1 shrinks the part of the weights."""
+    """Compute ``K_xx``, (pixels, pixels); a temper below 1 shrinks the part of the weights."""
     prior, _, _ = model.evidence.split(theta)
     total = torch.zeros_like(model.grams[0], dtype=torch.float64)
     for coefficient, gram in zip(model.evidence.prior.coefficients(prior), model.grams, strict=True):
@@ -53,7 +53,7 @@ def prior_covariance(model: LinearModel, theta: Tensor, temper: float = 1.0) -> 
 
 
 def condition(model: LinearModel, theta: Tensor, temper: float = 1.0) -> Moments:
-    """The posterior at given hyperparameters."""
+    """Compute the posterior at given hyperparameters."""
     _, _, noise = model.evidence.split(theta)
     prior = prior_covariance(model, theta, temper)
     cross = model.whitened @ prior  # K_yx
@@ -71,7 +71,7 @@ def condition(model: LinearModel, theta: Tensor, temper: float = 1.0) -> Moments
 
 
 def condition_over(model: LinearModel, thetas: Tensor, temper: float = 1.0) -> Moments:
-    """The mixture of the posteriors at several hyperparameters, as a Gaussian of the same two moments."""
+    """Mix the posteriors at several hyperparameters into a Gaussian of the same two moments."""
     means, jitters = [], []
     covariance = torch.zeros_like(model.grams[0], dtype=torch.float64)
     for theta in thetas:
@@ -85,7 +85,7 @@ def condition_over(model: LinearModel, thetas: Tensor, temper: float = 1.0) -> M
 
 
 class Exact(Conditional):
-    """The posterior with all matrices at hand.
+    """The posterior from dense matrices.
 
     Args:
         model: of the problem, and θ its hyperparameters.
@@ -105,7 +105,7 @@ class Exact(Conditional):
         return self.problem.residual[None]
 
     def solve(self, residuals: Tensor) -> Tensor:
-        """See `Conditional.solve`; outside of B's range there is nothing but noise."""
+        """Solve as `Conditional.solve`; outside B's range there is nothing but noise."""
         r = residuals.double()
         rotation = self.model.rotation
         if rotation is None:

@@ -32,7 +32,7 @@ _FIXED = 128 * 2**20  # the kept graph and the passes in flight, as measured
 def linear_model(
     problem: Problem, progress: Progress | None = None, run_folder: Path | None = None
 ) -> LinearModel:
-    """Features, matrices and residuals of a problem.
+    """Compute the features, matrices and residuals of a problem.
 
     Args:
         run_folder: where the features are kept for another run with the same fit.
@@ -53,7 +53,7 @@ def linear_model(
         variances = difference_variances(grams, jacobian.range_shape)
     residual, whitened = problem.residual, problem.whitened.dense(device=problem.residual.device)
     rotation, noise_only = None, EMPTY_SUBSPACE
-    with progress.stage("measured covariances"):
+    with progress.stage("projected covariances"):
         if _many_measurements(problem.pixels, problem.measurements):
             # With B = Q R only Qᵀ r depends on the image: as many numbers as pixels. The rest is noise.
             rotation, whitened = torch.linalg.qr(whitened)
@@ -79,7 +79,7 @@ def _many_measurements(pixels: int, measurements: int) -> bool:
 
 
 def inference_bytes(network: Footprint, scan: Scan, config: InferenceConfig) -> dict[str, int]:
-    """Memory that every stage of exact inference holds."""
+    """Estimate the memory that every stage of exact inference holds."""
     pixels, measurements = math.prod(scan.geometry.domain_shape), scan.sinogram.size
     terms = 1 if one_variance(config) else count_terms(network.blocks)
     fixed = max(_FIXED, network.jacobian_bytes)
@@ -89,8 +89,8 @@ def inference_bytes(network: Footprint, scan: Scan, config: InferenceConfig) -> 
         rotation, measurements = 24 * pixels * measurements, pixels
     packed = rotation + packed_bytes(measurements, terms + 2)
     return {
-        "feature statistics": fixed + grams + 8 * pixels**2 + streaming_bytes(network.block_weights, pixels),
-        "evidence": fixed + grams + packed + 16 * pixels * measurements,
+        "prior covariances": fixed + grams + 8 * pixels**2 + streaming_bytes(network.block_weights, pixels),
+        "hyperparameters": fixed + grams + packed + 16 * pixels * measurements,
         "posterior": fixed
         + grams
         + packed
@@ -130,7 +130,7 @@ def _features(problem: Problem, progress: Progress) -> dict[str, Tensor]:
 def _check_features(
     state: Mapping[str, Tensor], jacobian: Jacobian, config: InferenceConfig
 ) -> dict[str, Tensor]:
-    """What `_features` gave, from its file."""
+    """Check what `_features` gave, as read from its file."""
     pixels, dtype = math.prod(jacobian.range_shape), jacobian.weights.dtype
     terms = 1 if one_variance(config) else count_terms(jacobian.blocks)
     features = {"grams": take(state, "grams", (terms, pixels, pixels), dtype)}

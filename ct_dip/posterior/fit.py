@@ -29,6 +29,7 @@ from ct_dip.posterior.posterior import Posterior
 from ct_dip.posterior.problem import Problem, linear_problem
 from ct_dip.posterior.regimes import RegimePlan, default_compression, plan_regime
 from ct_dip.progress import Progress
+from ct_dip.progress_bars import default_progress
 from ct_dip.tangent.footprint import footprint
 from ct_dip.tangent.linearise import linearise
 
@@ -53,7 +54,7 @@ def fit_posterior(
     seed: int = 0,
     device: torch.device | str = "cpu",
 ) -> Posterior:
-    """The posterior of the network linearised at its fit, with hyperparameters by evidence.
+    """Compute the posterior of the network linearised at its fit, with hyperparameters by evidence.
 
     Args:
         fit: what `ct_dip.fit_dip` returned for the scan.
@@ -80,7 +81,7 @@ def fit_posterior(
     config = with_own_objects(config or InferenceConfig(), prior, complement)
     if config.image == "tv" and image is None:
         raise InputError("inference.image 'tv' needs that image; give it as image, or use method 'lin-dip'")
-    progress = progress or Progress()
+    progress = progress or default_progress()
     validate_time_budget(budget_minutes)
     if plan is None:
         budget = memory.memory_budget(memory_budget)
@@ -142,7 +143,7 @@ def validate_time_budget(minutes: float | None) -> None:
 
 
 def shown_image(config: InferenceConfig, strength: float) -> Literal["mean", "linear", "dip", "tv"]:
-    """The image that is shown.
+    """Choose the image that is shown.
 
     The tangent model knows nothing of the fit's TV. Where TV is weak the mean of f(w̃) and x* is the better
     image; where it is strong, x* is noisier than f(w̃) by decibels.
@@ -198,7 +199,7 @@ def _posterior(
 def _check_sinogram(
     scan: Scan, transform: LinearMap, image: Floats, stated: Floats, signal: Tensor, noise: float
 ) -> SinogramPredictive:
-    """The posterior predictive of the sinogram.
+    """Compute the posterior predictive of the sinogram.
 
     Args:
         stated: noise that the scan states, standard deviation of every measurement.
@@ -216,7 +217,7 @@ def _check_sinogram(
 
 
 def _hyperparameters(evidence: EvidenceFit, problem: Problem) -> dict[str, float]:
-    """By name; with objective ``scale`` also the block parameters that it scaled."""
+    """Return the hyperparameters by name; for ``scale`` also the block parameters that it scaled."""
     values = dict(zip(evidence.names, evidence.theta.tolist(), strict=True))
     if problem.config.objective == "scale" and "log_scale" in values:
         prior = block_prior(problem.jacobian)

@@ -45,7 +45,7 @@ def has_closed_deviations(config: InferenceConfig, pixels: int) -> bool:
 def infer_exact(
     problem: Problem, *, seed: int = 0, folder: Path | None = None, progress: Progress | None = None
 ) -> Inferred:
-    """The posterior in closed form; see `ct_dip.posterior.exact`.
+    """Compute the posterior in closed form; see `ct_dip.posterior.exact`.
 
     Args:
         folder: where features and hyperparameters are kept.
@@ -86,7 +86,7 @@ def infer_exact(
 
 
 def _freed(posterior: Conditional, seed: int) -> Tensor | None:
-    """Own variances of pixels that contradict the model, if there are any."""
+    """Return own variances of pixels that contradict the model, if there are any."""
     variance = freed_pixel_variance(posterior, seed)
     return variance if bool(variance.any()) else None
 
@@ -119,7 +119,7 @@ def infer_compressed(
     folder: Path | None = None,
     progress: Progress | None = None,
 ) -> Inferred:
-    """The posterior by a compression of the sinogram; see `ct_dip.posterior.compressed`.
+    """Compute the posterior by a compression of the sinogram; see `ct_dip.posterior.compressed`.
 
     Args:
         max_rank: of the basis, that memory allows.
@@ -152,7 +152,7 @@ def infer_compressed(
             posterior = posterior.with_pixel_variance(freed)
         tempered = posterior if config.temper == 1 else posterior.tempered(config.temper)
         mean = posterior.mean()
-    with progress.stage("check of the compression") as stage:
+    with progress.stage("accuracy check") as stage:
         check = check_compression(posterior, tempered, seed, stage, of_evidence)
     del of_evidence
     evidence = dataclasses.replace(evidence, evidence=evidence.evidence + check.evidence_change)
@@ -204,7 +204,7 @@ def infer_iterative(
     folder: Path | None = None,
     progress: Progress | None = None,
 ) -> Inferred:
-    """The posterior by conjugate gradients and random probes; see `ct_dip.posterior.iterative`."""
+    """Compute the posterior by conjugate gradients and random probes; see `ct_dip.posterior.iterative`."""
     progress, config = progress or Progress(), problem.config
     evidence = StochasticEvidence(
         problem,
@@ -264,7 +264,7 @@ def _deviations(
     folder: Path | None,
     progress: Progress,
 ) -> tuple[SampledDeviations, Tensor]:
-    """Around the mean, and the variance that they give to the sinogram."""
+    """Make the deviations from the mean, and the variance that they give to the sinogram."""
     drawn = draw_samples(
         tempered,
         _samples_asked(problem),
@@ -290,7 +290,7 @@ def _samples_asked(problem: Problem) -> int:
 
 
 def _sampling(problem: Problem, deviations: SampledDeviations) -> dict[str, Any]:
-    """What a certificate says of samples."""
+    """Return what a certificate states about samples."""
     return {
         "samples": len(deviations.drawn),
         "samples_asked": _samples_asked(problem),

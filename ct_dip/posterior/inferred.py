@@ -1,4 +1,4 @@
-"""What every regime of inference finds, in units of the network's O(1) image and of the stated noise."""
+"""The result of every inference regime, in units of the network's O(1) image and of the stated noise."""
 
 from typing import NamedTuple
 

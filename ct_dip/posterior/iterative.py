@@ -60,11 +60,11 @@ class Iterative(WeightConditional):
         )
 
     def measure(self, weights: Tensor) -> Tensor:
-        """``B J w``."""
+        """Compute ``B J w``."""
         return self.problem.design(weights)
 
     def solve(self, residuals: Tensor, start: Tensor | None = None) -> Tensor:
-        """``K⁻¹ r``, (n, measurements) → the same."""
+        """Compute ``K⁻¹ r``, (n, measurements) → the same."""
         solution = conjugate_gradients(
             self.operator,
             residuals,
@@ -84,7 +84,7 @@ class Iterative(WeightConditional):
         return self.explain(self.solve(residuals))
 
     def explain(self, solved: Tensor) -> tuple[Tensor, Tensor | None]:
-        """``Σ Jᵀ Bᵀ α`` and ``D Bᵀ α`` for ``α = K⁻¹ r``."""
+        """Compute ``Σ Jᵀ Bᵀ α`` and ``D Bᵀ α`` for ``α = K⁻¹ r``."""
         back = self.problem.whitened.T(solved)
         weights = self.covariance(self.problem.jacobian.T(back))
         if self.pixel_variance is None:

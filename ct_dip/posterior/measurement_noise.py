@@ -1,4 +1,4 @@
-"""What is noise to the weights: ``N = I + B D Bᵀ``, the measurements' own and that of independent pixels.
+"""The noise that the weights see: ``N = I + B D Bᵀ``, of the measurements and of independent pixels.
 
 N has no small eigenvalues, hardly large ones, and its products need no network: solving with it is cheap.
 What is factorised or decomposed has the size of the measurements or of the pixels, whichever are fewer: with
@@ -62,16 +62,16 @@ class MeasurementNoise(LinearMap):
         return self.variance
 
     def _back_project(self, v: Tensor, factor: Tensor) -> Tensor:
-        """``F Bᵀ v``, (n, measurements) → (n, pixels), with a factor of every pixel."""
+        """Compute ``F Bᵀ v``, (n, measurements) → (n, pixels), with a factor of every pixel."""
         images = self.whitened.back_project(v)
         return images * factor.to(images)
 
     def _pixels(self, v: Tensor) -> Tensor:
-        """``B D Bᵀ v``."""
+        """Compute ``B D Bᵀ v``."""
         return self.whitened.project(self._back_project(v, self._diagonal))
 
     def _smaller(self, v: Tensor) -> Tensor:
-        """``B D Bᵀ v`` or ``D^½ Bᵀ B D^½ v``, (n, size) → the same."""
+        """Compute ``B D Bᵀ v`` or ``D^½ Bᵀ B D^½ v``, (n, size) → the same."""
         if not self.by_pixels:
             return self._pixels(v)
         root = self._diagonal.sqrt()
@@ -89,7 +89,7 @@ class MeasurementNoise(LinearMap):
         return torch.linalg.cholesky(matrix)  # which reads the lower triangle alone
 
     def solve(self, v: Tensor) -> Tensor:
-        """``N⁻¹ v``, (n, measurements) → the same."""
+        """Compute ``N⁻¹ v``, (n, measurements) → the same."""
         if self.variance is None:
             return v
         if self.factorised:
@@ -158,7 +158,7 @@ class FreedPixelNoise(MeasurementNoise):
         self.inner = torch.linalg.cholesky(0.5 * (inner + inner.T))  # of I + Eᵀ N⁻¹ E
 
     def correct_factor(self, basis: RowBlocks, lower: Tensor) -> Tensor:
-        """The Cholesky factor of ``Qᵀ (N + E Eᵀ)⁻¹ Q`` from that of ``Qᵀ N⁻¹ Q``; ``basis`` has Q as rows."""
+        """Update the Cholesky factor of ``Qᵀ N⁻¹ Q`` to ``Qᵀ (N + E Eᵀ)⁻¹ Q``; ``basis`` has Q as rows."""
         less = torch.linalg.solve_triangular(self.inner, basis.inner(self.solved), upper=False)
         return factorise((lower @ lower.T).addmm_(less.T, less, alpha=-1)).lower
 

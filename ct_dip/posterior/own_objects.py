@@ -24,7 +24,7 @@ OwnComplement = Complement | Callable[[Jacobian, Whitened], Complement]
 def with_own_objects(
     config: InferenceConfig, prior: OwnPrior | None, complement: OwnComplement | None
 ) -> InferenceConfig:
-    """The configuration that inference with such objects follows, with every open choice made."""
+    """Make every open choice of the configuration that inference with such objects follows."""
     config = config.resolved()
     if prior is None and complement is None:
         return config
@@ -59,7 +59,7 @@ def own_prior(prior: OwnPrior, jacobian: Jacobian, config: InferenceConfig) -> W
             raise InputError(f"prior {name} must have the blocks of the network, jacobian.blocks")
         return made
     if config.hyperprior == "tv-predcp":
-        raise InputError(f"hyperprior 'tv-predcp' is about tap lengths, which prior {name} has none of")
+        raise InputError(f"hyperprior 'tv-predcp' is about tap lengths, which prior {name} does not have")
     coefficients, terms = made.coefficients(made.start), made.terms()
     most = count_terms(jacobian.blocks)
     if len(coefficients) != len(terms) or len(terms) > most:

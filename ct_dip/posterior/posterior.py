@@ -21,7 +21,7 @@ _SAMPLES_PER_PIXEL = 5  # that a patch's covariance is made from, at least
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Posterior:
-    """What the sinogram says about the image. Images in 1/mm, (rows, columns).
+    """The posterior of the image, given the sinogram. Images in 1/mm, (rows, columns).
 
     Args:
         problem: that was solved: the network's Jacobian, the prior, the data.
@@ -59,6 +59,14 @@ class Posterior:
     shown: str  # which image ``mean`` is: linear, dip, or the mean of them
     certificate: Certificate | None
 
+    def __repr__(self) -> str:
+        rows, columns = self.mean.shape
+        return (
+            f"<Posterior: {rows} × {columns} pixels, {self.regime} inference, evidence "
+            f"{self.evidence.evidence:.6g} nats, effective dimension {self.effective_dimension:.4g}, noise "
+            f"{self.noise_std / self.stated_noise_std:.3g} times the stated>"
+        )
+
     @cached_property
     def std(self) -> Floats:
         """Standard deviation of every pixel, 1/mm."""
@@ -75,7 +83,7 @@ class Posterior:
         return images[0] if values.ndim == 1 else images
 
     def covariance(self, patch: int | None = None) -> list[Patch]:
-        """Covariances of the patches that tile the image, at most ``patch`` pixels wide; one if ``None``."""
+        """Return covariances of the patches that tile the image, ``patch`` pixels wide; one if ``None``."""
         rows, columns = self.mean.shape
         index = torch.arange(rows * columns).reshape(rows, columns)
         patches = []
@@ -86,7 +94,7 @@ class Posterior:
 
     @property
     def widest_patch(self) -> int | None:
-        """Of covariances that are exact, or made from many more samples than the patch has pixels."""
+        """Widest patch whose covariance is exact, or made from many more samples than it has pixels."""
         if self.regime == "exact":
             return None
         if not self.deviations.samples:
@@ -94,7 +102,7 @@ class Posterior:
         return max(1, math.isqrt(self.deviations.samples // _SAMPLES_PER_PIXEL))
 
     def sample(self, count: int, seed: int = 0) -> Floats:
-        """Images that are as likely as the true one, (count, rows, columns), around ``mean``.
+        """Draw images that are as likely as the true one, (count, rows, columns), around ``mean``.
 
         What had to be added to variances for that is ``sampling_jitter``, in units of the O(1) image.
         """
@@ -102,7 +110,7 @@ class Posterior:
 
     @property
     def sampling_jitter(self) -> float:
-        """See `sample`; 0 unless the covariance is singular, as without a complement."""
+        """Jitter of `sample`; 0 unless the covariance is singular, as without a complement."""
         return self.deviations.jitter
 
     def log_likelihood(
@@ -113,7 +121,7 @@ class Posterior:
         noise_std: float = 0.0,
         mask: Bools | None = None,
     ) -> float:
-        """Mean over pixels of ``log p(truth | y)``, a density in (1/mm)⁻¹.
+        """Average ``log p(truth | y)`` over pixels, a density in (1/mm)⁻¹.
 
         Args:
             truth: (rows, columns), 1/mm.

@@ -48,7 +48,7 @@ _SCALE_PROBES = 128  # of the g-prior's scales: 6 % of each
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Problem:
-    """See the module.
+    """The linear model of one scan; see the module.
 
     Args:
         identity: digest of what everything here was made from.
@@ -83,19 +83,19 @@ class Problem:
 
     @property
     def dimensions(self) -> int:
-        """Of the sinograms that an image can have; the trace of the noise among them, if it is as stated."""
+        """Dimension of the space of sinograms of images, which is the trace of the stated noise there."""
         return min(self.measurements, self.pixels)
 
     def project(self, images: Tensor) -> Tensor:
-        """``B x``, (n, pixels) → (n, measurements)."""
+        """Compute ``B x``, (n, pixels) → (n, measurements)."""
         return self.whitened.project(images)
 
     def back_project(self, sinograms: Tensor) -> Tensor:
-        """``Bᵀ v``, (n, measurements) → (n, pixels)."""
+        """Compute ``Bᵀ v``, (n, measurements) → (n, pixels)."""
         return self.whitened.back_project(sinograms)
 
     def images(self, weights: Tensor) -> Tensor:
-        """``J w``, (n, P) → (n, pixels)."""
+        """Compute ``J w``, (n, P) → (n, pixels)."""
         return self.jacobian(weights).flatten(1)
 
     @property
@@ -104,14 +104,14 @@ class Problem:
         return self.whitened @ self.jacobian
 
     def signal(self, covariance: WeightCovariance, pixel_variance: Tensor | None) -> LinearMap:
-        """``B (J Σ Jᵀ + D) Bᵀ``: what is not noise of the measurements' covariance."""
+        """Compute ``B (J Σ Jᵀ + D) Bᵀ``: what is not noise of the measurements' covariance."""
         images: LinearMap = self.jacobian @ covariance @ self.jacobian.T
         if pixel_variance is not None:
             images = images + Diagonal(pixel_variance.reshape(self.jacobian.range_shape))
         return self.whitened @ images @ self.whitened.T
 
     def unit_images(self, index: Tensor) -> Tensor:
-        """Images that are 1 in one pixel, (n, pixels)."""
+        """Make images that are 1 in one pixel, (n, pixels)."""
         units = self.jacobian.weights.new_zeros(len(index), self.pixels)
         units[torch.arange(len(index), device=units.device), index.to(units.device)] = 1
         return units
@@ -125,7 +125,7 @@ class Problem:
         noise_only: NoiseOnlySubspace = EMPTY_SUBSPACE,
         difference_variances: Tensor | None = None,
     ) -> EvidenceModel:
-        """The evidence of this problem, whatever its matrices are.
+        """Make the evidence of this problem, whatever its matrices are.
 
         Args:
             matrices: see `EvidenceModel`, and for ``residual`` and ``noise_only``.
@@ -152,7 +152,7 @@ class Problem:
         )
 
     def in_float64(self) -> "Problem":
-        """The same with products of J in float64, for residuals that float32 does not reach.
+        """Return a copy with products of J in float64, for residuals that float32 does not reach.
 
         Signals are a million times the noise, so that in float32 a residual may end at a hundredth.
         """
@@ -170,7 +170,7 @@ def linear_problem(
     prior: OwnPrior | None = None,
     complement: OwnComplement | None = None,
 ) -> Problem:
-    """The problem of a scan.
+    """Set up the problem of a scan.
 
     Args:
         seed: of the probes of the g-prior's scales.
@@ -210,7 +210,7 @@ def linear_problem(
 
 
 def problem_digest(problem: Problem) -> str:
-    """Of everything that products of the problem and its start depend on."""
+    """Hash everything that products of the problem and its start depend on."""
     settings = problem.config.model_dump(include={"prior", "prior_mean", "objective"})
     bits = f"{torch.__version__} {torch.get_num_threads()} {problem.residual.device}"
     return f"{problem.identity} {settings} {bits}"

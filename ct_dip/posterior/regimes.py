@@ -1,4 +1,4 @@
-"""Which regime of inference fits a problem, and what each takes: bytes, and passes through the network."""
+"""Choose the regime of inference, by the bytes and passes through the network that each one takes."""
 
 import bisect
 import math
@@ -19,7 +19,7 @@ _GRAMS = 0.6  # passes that the products of the features of a pixel with all oth
 
 
 class RegimePlan(NamedTuple):
-    """What inference will take.
+    """The regime of inference, and the bytes and passes of its stages.
 
     Args:
         regime: exact, compressed or iterative.
@@ -44,7 +44,7 @@ def plan_regime(
     budget: int,
     device_memory: int | None = None,
 ) -> RegimePlan:
-    """The regime that the configuration asks for, or the cheaper of exact and compressed that fits.
+    """Choose the regime that the configuration asks for, or the cheaper of exact and compressed that fits.
 
     Whether even that fits is for the caller to see.
 
@@ -64,7 +64,7 @@ def plan_regime(
 
 
 def default_compression(config: InferenceConfig, measurements: int, pixels: int) -> float:
-    """What may be left out of a compression, in units of the noise's trace in sinograms that images can have.
+    """Choose what a compression may leave out, over the noise's trace in sinograms of images.
 
     It is made up for in the evidence and, for priors with one scale, in the search for hyperparameters
     (`ct_dip.posterior.compression_check`): these may leave out twice as much. In large problems every digit
@@ -99,7 +99,7 @@ def _pick_regime(network: Footprint, scan: Scan, config: InferenceConfig, budget
 
 def _plan_exact(network: Footprint, scan: Scan, config: InferenceConfig) -> RegimePlan:
     pixels = math.prod(scan.geometry.domain_shape)
-    passes = {"feature statistics": int((1 + _GRAMS) * pixels)}
+    passes = {"prior covariances": int((1 + _GRAMS) * pixels)}
     return RegimePlan("exact", inference_bytes(network, scan, config), passes, 0)
 
 
@@ -116,11 +116,11 @@ def _plan_compressed(network: Footprint, scan: Scan, config: InferenceConfig, bu
         "compression": 2 * guess,
         "samples": config.samples,
         **({"pixel variances": pixels} if closed else {}),
-        "check of the compression": 150,
-        **({"signals outside of the basis": 100} if _makes_up(config) else {}),
+        "accuracy check": 150,
+        **({"truncation correction": 100} if _makes_up(config) else {}),
     }
     if config.resolved().hyperprior == "tv-predcp":
-        passes["difference variances"] = 2 * pixels
+        passes["variances of differences"] = 2 * pixels
     held = _compressed_bytes(network, scan, config, max(guess, 1))
     return RegimePlan("compressed", dict.fromkeys(passes, held), passes, max_rank)
 
@@ -131,12 +131,12 @@ def _plan_iterative(network: Footprint, scan: Scan, config: InferenceConfig) -> 
     held = network.jacobian_bytes
     held += columns * (4 * weights + 40 * scan.sinogram.size) + 4 * config.samples * _pixels(scan)
     steps = 60 * (config.probes + 1) * 10
-    passes = {"evidence": 2 * steps + 10 * config.preconditioner_rank, "samples": 20 * config.samples}
+    passes = {"hyperparameters": 2 * steps + 10 * config.preconditioner_rank, "samples": 20 * config.samples}
     return RegimePlan("iterative", dict.fromkeys(passes, held), passes, 0)
 
 
 def _compressed_bytes(network: Footprint, scan: Scan, config: InferenceConfig, rank: int) -> int:
-    """Features and basis; small matrices; noise of the rest; samples; J itself."""
+    """Estimate memory: features and basis, small matrices, measurement noise, samples, J itself."""
     weights, measurements, pixels = network.parameters, scan.sinogram.size, _pixels(scan)
     fewer = min(measurements, pixels)
     terms = 1 if _one_term(config) else 60

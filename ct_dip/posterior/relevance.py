@@ -19,7 +19,7 @@ _SUSPECTS = 5  # pixels that are looked at exactly, since s may be an estimate
 
 
 def freed_pixel_variance(posterior: Conditional, seed: int = 0) -> Tensor:
-    """Own variance of every pixel, (pixels,), float64, in units of the O(1) image; zero for nearly all."""
+    """Return own variances, (pixels,), float64, in units of the O(1) image; zero for nearly all."""
     problem, original = posterior.problem, posterior
     tiny = torch.finfo(torch.float64).tiny
     limit = threshold(FALSE_ALARMS, problem.pixels)
@@ -44,11 +44,11 @@ def freed_pixel_variance(posterior: Conditional, seed: int = 0) -> Tensor:
 
 
 def threshold(false_alarms: float, pixels: int) -> float:
-    """Deviations that so many pixels of a right model exceed on average; 4 at 28²."""
+    """Return the deviation that a given number of pixels of a right model exceed; 4 at 28²."""
     return float(stats.norm.isf(false_alarms / 2 / pixels))
 
 
 def neighbourhood(values: Tensor, pixel: int, shape: tuple[int, int]) -> Tensor:
-    """A view of a pixel and its neighbours, (3, 3) inside of the image."""
+    """Return a view of a pixel and its neighbours, (3, 3) inside the image."""
     row, column = divmod(pixel, shape[1])
     return values.reshape(shape)[max(0, row - 1) : row + 2, max(0, column - 1) : column + 2]

@@ -28,7 +28,7 @@ def draw_samples(
     digest: str = "",
     progress: Progress | None = None,
 ) -> Tensor:
-    """Deviations from the mean, (n, pixels); fewer than ``count`` if the time is up, but at least `LEAST`.
+    """Draw deviations from the mean, (n, pixels); at least `LEAST`, fewer than ``count`` if time is up.
 
     Args:
         deadline: of ``time.monotonic``.
@@ -57,13 +57,13 @@ def draw_samples(
 
 
 def _generator(seed: int, number: int) -> torch.Generator:
-    """Of every chunk its own, so that it does not matter which ones were made before."""
+    """Make a generator for each chunk, so that it does not matter which ones were made before."""
     (state,) = np.random.SeedSequence([seed, number]).generate_state(1, np.uint64)
     return torch.Generator().manual_seed(int(state) >> 1)
 
 
 class SampledDeviations(Deviations):
-    """Of samples; their covariances come from them, or from closed forms where those are affordable.
+    """Deviations known by samples; covariances come from these, or from closed forms where affordable.
 
     Args:
         conditional: the posterior.
@@ -109,7 +109,7 @@ class SampledDeviations(Deviations):
         return part.T @ part / len(part)
 
     def draw(self, count: int, seed: int) -> Tensor:
-        """Those that are there already, if they are enough and of the seed."""
+        """Return the samples that exist already, if they are enough and of the seed; else draw new ones."""
         if seed == self.seed and count <= len(self.drawn):
             return self.drawn[:count]
         return self._with_floor(draw_samples(self.conditional, count, seed), seed)

@@ -1,4 +1,4 @@
-"""The evidence and its gradient by random probes, where not even a compression is to be had.
+"""The evidence and its gradient by random probes, where even a compression is too large.
 
 With ``K = Σ_t c_t Y_t``, α = K⁻¹ r and probes z of random signs,
 ``∂(rᵀK⁻¹r)/∂c_t = −αᵀ Y_t α`` and ``∂log|K|/∂c_t = E zᵀ K⁻¹ Y_t z``: every term of every block from the same
@@ -28,12 +28,12 @@ from ct_dip.tangent.taps import tap_pairs
 _STEPS = 80
 _REACH = 0.5  # of a step, in log-parameters
 _ENOUGH = 0.1  # standard errors of the gradient at which the search ends; it has converged at 1
-RENEWAL = 15  # steps after which the preconditioner is made anew
+RENEWAL = 15  # steps after which the preconditioner is made again
 _LANCZOS_STEPS = 25
 
 
 class Gradient(NamedTuple):
-    """Of the evidence in θ, with the standard error that the probes leave."""
+    """The gradient of the evidence in θ, with the standard error that the probes leave."""
 
     value: Tensor
     standard_error: Tensor
@@ -41,7 +41,7 @@ class Gradient(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StochasticFit:
-    """Where the search ended, and how well that is known."""
+    """The end of the search, and how well it is known."""
 
     evidence: EvidenceFit
     model: EvidenceModel
@@ -102,7 +102,7 @@ class StochasticEvidence:
         return self._solver
 
     def pixel_variance(self, theta: Tensor) -> Tensor | None:
-        """D of the complement."""
+        """Return D of the complement."""
         complement = self.problem.complement
         if complement is None or not complement.in_model:
             return None
@@ -132,14 +132,14 @@ class StochasticEvidence:
         return Gradient(each.mean(dim=0) + by_hyperprior, each.std(dim=0) / len(each) ** 0.5)
 
     def effective_dimension(self, theta: Tensor) -> float:
-        """``tr(K⁻¹ B JΣJᵀ Bᵀ)``, by the probes."""
+        """Compute ``tr(K⁻¹ B JΣJᵀ Bᵀ)``, by the probes."""
         solver = self.solver(theta)
         solved = solver.solve(self.probes, None if self._start is None else self._start[1:])
         pulled = solver.covariance(self.problem.design.T(solved))
         return float((pulled * self.pulled).double().sum() / len(self.probes))
 
     def log_evidence(self, theta: Tensor) -> Estimate:
-        """``log p(y | θ)``."""
+        """Compute ``log p(y | θ)``."""
         solver = self.solver(theta, renew=True)
         residual = self.problem.residual
         quadratic = float(residual @ solver.solve(residual[None].to(self.probes))[0].double())
@@ -195,7 +195,7 @@ def fit_stochastic(
         _REACH / float(gradient.value.abs().max() + 1e-12)
     )
     trace = [float(gradient.value.norm())]
-    with (progress or Progress()).stage("evidence", steps) as stage:
+    with (progress or Progress()).stage("hyperparameters", steps) as stage:
         for step in range(steps):
             size = _in_errors(gradient, theta, lower, upper)
             stage.update(step + 1, gradient=trace[-1], in_errors=size)
@@ -236,14 +236,14 @@ def fit_stochastic(
 
 
 def _in_errors(gradient: Gradient, theta: Tensor, lower: Tensor, upper: Tensor) -> float:
-    """The largest component in units of its standard error, of parameters that may still move."""
+    """Return the largest component in standard errors, of parameters that may still move."""
     free = ((theta > lower) | (gradient.value > 0)) & ((theta < upper) | (gradient.value < 0))
     relative = gradient.value.abs() / gradient.standard_error.clamp_min(1e-12)
     return float(relative[free].max()) if free.any() else 0.0
 
 
 def _updated(inverse: Tensor, step: Tensor, change: Tensor) -> Tensor:
-    """BFGS: the inverse Hessian after a step over which the (negative) gradient changed so much."""
+    """Update the inverse Hessian by BFGS, after a step and a change of the (negative) gradient."""
     curvature = float(step @ change)
     if curvature <= 1e-12 * float(step.norm() * change.norm()):
         return inverse  # not concave here

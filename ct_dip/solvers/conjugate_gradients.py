@@ -42,7 +42,7 @@ class _Active:
     limit: Tensor  # ‖r‖ beyond which the iteration has diverged
     goal: Tensor  # of the recursive residual, relative
     checked: Tensor  # the last residual that was recomputed, relative
-    fresh: Tensor  # bool: the direction starts anew
+    fresh: Tensor  # bool: the direction starts again
     fault: Tensor  # index into `_FAULTS`: why no step could be taken
 
     def select(self, keep: Tensor) -> "_Active":

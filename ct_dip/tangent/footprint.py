@@ -1,4 +1,4 @@
-"""What a network takes of memory when it is linearised, for plans: known before anything is fitted."""
+"""Estimate the memory of linearising a network, for plans, before anything is fitted."""
 
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ _FIXED = 64 * 2**20  # what torch.func takes for itself
 
 
 class Footprint(NamedTuple):
-    """What a network takes.
+    """The memory that a linearised network takes.
 
     Args:
         parameters: how many there are, biases included.

@@ -22,7 +22,7 @@ def block_columns(
 
     Neighbouring blocks share a backward pass as far as their columns fit the memory for them.
     """
-    with (progress or Progress()).stage("feature statistics", len(jacobian.blocks)) as stage:
+    with (progress or Progress()).stage("prior covariances", len(jacobian.blocks)) as stage:
         done = 0
         for group in _groups(jacobian):
             columns = jacobian.columns(group)
@@ -78,7 +78,7 @@ def covariance_gram(jacobian: Jacobian, covariance: LinearMap, *, progress: Prog
     """Return ``J Σ Jᵀ``, (pixels, pixels), for any Σ, (P,) → (P,): by two passes for every pixel."""
     pixels = jacobian.image.numel()
     total = jacobian.image.new_empty(pixels, pixels)
-    with (progress or Progress()).stage("feature statistics", pixels) as stage:
+    with (progress or Progress()).stage("prior covariances", pixels) as stage:
         for first in range(0, pixels, _ROWS):
             part = total[first : first + _ROWS]
             units = torch.zeros_like(part)

@@ -41,7 +41,7 @@ def streamed_difference_variances(jacobian: Jacobian, progress: Progress | None 
     like = jacobian.image
     first, second = _neighbours((rows, columns), like.device)
     variances = like.new_empty(count_terms(jacobian.blocks), len(first), dtype=torch.float64)
-    with (progress or Progress()).stage("difference variances", len(first)) as stage:
+    with (progress or Progress()).stage("variances of differences", len(first)) as stage:
         for begin in range(0, len(first), jacobian.chunk):
             where = slice(begin, min(begin + jacobian.chunk, len(first)))
             each = torch.arange(where.stop - begin, device=like.device)

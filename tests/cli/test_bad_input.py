@@ -107,13 +107,13 @@ def scan(folder, capsys):
         ("--backend tomosipo", ("tomosipo", "sparse")),
         ("--kernel cubic", ("cubic",)),
         ("--device abacus", ("abacus",)),
-        ("--set tv.strenght=1", ("strenght", "strength")),
+        ("--method tv --set tv.strenght=1", ("strenght", "strength")),
         ("--set cgls.tolerance=1", ("no effect",)),
         ("--config nowhere.yaml", ("nowhere.yaml",)),
         ("--budget-memory lots", ("lots", "4G")),
         ("--budget-memory 1k", ("KiB", "1 KiB", "smaller image")),
-        ("--backend sparse --budget-memory 200k", ("KiB", "200 KiB", "astra")),
-        ("--set strength=1", ("did you mean 'tv.strength'",)),
+        ("--method tv --backend sparse --budget-memory 200k", ("KiB", "200 KiB", "astra")),
+        ("--method tv --set strength=1", ("did you mean 'tv.strength'",)),
     ],
 )
 def test_reconstruct(scan, folder, capsys, options, words, monkeypatch):

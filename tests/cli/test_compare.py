@@ -121,4 +121,4 @@ def test_failures(folder, capsys, monkeypatch):
     assert "no method finished: out of luck" in capsys.readouterr().err
     monkeypatch.setattr(Fbp, "run", lambda self, job: (_ for _ in ()).throw(KeyboardInterrupt))
     assert main(["compare", "scan.h5", "--methods", "fbp,tv", "--out", "third"]) == 130
-    assert "goes on from third" in capsys.readouterr().err
+    assert "continue from third" in capsys.readouterr().err

@@ -62,6 +62,13 @@ def test_export_writes_what_it_says(folder, capsys):
     np.testing.assert_array_equal(nibabel.load("out/image-mean.nii").get_fdata()[:, ::-1, 0].T, mean)
 
 
+def test_the_format_follows_the_ending(folder):
+    assert main("export r.h5 --out a".split()) == 0
+    assert main("export r.h5 --out b.nii.gz".split()) == 0
+    names = {path.name for path in folder.iterdir()} - {"r.h5", "tv.h5"}
+    assert names == {"a-mean.tif", "a-std.tif", "b-mean.nii.gz", "b-std.nii.gz"}
+
+
 def test_export_says_when_there_is_no_deviation(folder, capsys):
     assert main("export tv.h5 --format tiff --out tv".split()) == 0
     assert "method tv gives no standard deviation" in capsys.readouterr().err
@@ -74,7 +81,6 @@ def test_export_of_what_cannot_be(folder, capsys):
     fails(capsys, "export r.h5 --format tiff --out a.npy", "a.npy", "choose format npy")
     fails(capsys, "export r.h5 --format tiff --out r.h5/a", "cannot write")
     fails(capsys, "export r.h5 --format tiff --out .", "is a folder")
-    fails(capsys, "export r.h5 --out a", "--format")
     fails(capsys, "export r.h5 --format tiff", "--out")
     fails(capsys, "export nowhere.h5 --format tiff --out a", "nowhere.h5", "does not exist")
     assert sorted(folder.iterdir()) == before
@@ -103,7 +109,7 @@ def test_query_in_words(folder, capsys):
     output = capsys.readouterr()
     assert output.out == ""
     for words in (
-        "1 pixels, 0.25 mm²",
+        "1 pixel, 0.25 mm²",
         "0.05 /mm, 95 % interval",
         "above 0.999",
         "area above 0.03 /mm",

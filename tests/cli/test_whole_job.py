@@ -11,7 +11,7 @@ import pytest
 from ct_dip.cli import main
 from ct_dip.data.result_file import read_result
 from ct_dip.data.scan_file import read_scan, write_scan
-from ct_dip.report.all_figures import FIGURES
+from ct_dip.pages.all_figures import FIGURES
 from tests.cli.test_bad_input import fails
 
 QUICK = [
@@ -184,7 +184,7 @@ def test_results_of_another_version(made, folder, capsys, verb):
     (folder / "new.h5").write_bytes((made / "whole.h5").read_bytes())
     with h5py.File("new.h5", "r+") as file:
         file.attrs["version"] = 99
-    fails(capsys, verb.format("new.h5"), "new.h5", "version 99", "write it anew")
+    fails(capsys, verb.format("new.h5"), "new.h5", "version 99", "write it again")
     reference = "reconstruct blind.h5 --method fbp --out r.h5 --reference new.h5"
     fails(capsys, reference, "new.h5", "version 99")
 
@@ -236,7 +236,7 @@ def test_a_full_disk(made, folder, capsys, monkeypatch, name):
     assert not list(folder.rglob(name))
     kept = {stage for stage in STAGES if (folder / "run" / stage).exists()}
     assert kept == set(STAGES[: STAGES.index(name)] if name in STAGES else STAGES)
-    assert ("--run run goes on from it" in line) == bool(kept)
+    assert ("continue from it with --run run" in line) == bool(kept)
     # With room, the same command gives what an undisturbed run gives.
     assert main(job(*options)) == 0
     assert np.array_equal(read_result("r.h5").std, read_result(made / "whole.h5").std)
@@ -275,9 +275,9 @@ INTERRUPTED = {
     "deep image prior": 0,
     "total variation": 1,
     "linearisation": 1,
-    "feature statistics": 1,
-    "measured covariances": 2,
-    "evidence": 2,
+    "prior covariances": 1,
+    "projected covariances": 2,
+    "hyperparameters": 2,
     "posterior": 3,
     "samples": 3,
     "compare with the truth": 3,
@@ -300,7 +300,7 @@ def test_an_interrupt_in_every_stage(made, folder, capsys, monkeypatch, stage):
         line = fails(capsys, job(), "interrupted", code=130)
     done = STAGES[: INTERRUPTED[stage]]
     assert stages(folder / "r.run") == set(done)
-    assert ("the same command goes on from r.run" in line) == bool(done)
+    assert ("run the same command to continue from r.run" in line) == bool(done)
     assert not list(folder.glob("r.[!r]*"))  # nothing but the run folder
     assert main(job()) == 0
     assert np.array_equal(read_result("r.h5").std, read_result(made / "whole.h5").std)
@@ -313,13 +313,13 @@ def test_the_stages_above_are_all_that_there_are(made):
 
 @pytest.mark.parametrize("writer", ["write_result", "write_report"])
 def test_an_interrupt_while_the_results_are_written(folder, capsys, monkeypatch, writer):
-    home = {"write_result": "ct_dip.data.result_file", "write_report": "ct_dip.report.report_page"}[writer]
+    home = {"write_result": "ct_dip.data.result_file", "write_report": "ct_dip.pages.report_page"}[writer]
 
     def stop(*_, **__):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
         patch.setattr(f"{home}.{writer}", stop)
-        fails(capsys, job(), "interrupted", "the same command goes on from r.run", code=130)
+        fails(capsys, job(), "interrupted", "run the same command to continue from r.run", code=130)
     assert main(job()) == 0
     assert written(folder) == ["r.h5", "r.html", "r.png", "r.yaml"]

@@ -9,7 +9,7 @@ import pytest
 import tifffile
 from nibabel.affines import apply_affine
 
-from ct_dip.data.export import export_result
+from ct_dip.data.export import export
 from ct_dip.data.prediction import Prediction
 from ct_dip.errors import InputError, OutputError
 from ct_dip.geometry import Volume
@@ -47,7 +47,7 @@ def read_nifti(path):
 )
 def test_values_come_back_as_float32(tmp_path, format, ending, read):
     original = result()
-    files = export_result(original, tmp_path / "a.b", format)
+    files = export(original, tmp_path / "a.b", format)
     assert files[:2] == [tmp_path / f"a.b-mean{ending}", tmp_path / f"a.b-std{ending}"]
     assert names(tmp_path) == sorted(path.name for path in files)
     for path, image in zip(files, (original.mean, original.std), strict=False):
@@ -55,13 +55,13 @@ def test_values_come_back_as_float32(tmp_path, format, ending, read):
         assert found.dtype == np.float32
         np.testing.assert_array_equal(found, image.astype(np.float32))
 
-    alone = export_result(result(std=False), tmp_path / "alone", format)
+    alone = export(result(std=False), tmp_path / "alone", format)
     assert [path.name for path in alone if path.suffix != ".json"] == [f"alone-mean{ending}"]
 
 
 @pytest.mark.parametrize("pixel_size", [1e-6, 0.013, 0.7, 1.0, 123.4])
 def test_imagej_finds_the_pixel_size_in_its_own_unit(tmp_path, pixel_size):
-    path, _ = export_result(result(pixel_size=pixel_size), tmp_path / "a", "tiff")
+    path, _ = export(result(pixel_size=pixel_size), tmp_path / "a", "tiff")
     with tifffile.TiffFile(path) as file:
         assert len(file.pages) == 1
         assert file.imagej_metadata["unit"] == "mm"
@@ -80,7 +80,7 @@ def test_a_bright_pixel_is_where_it_was_in_the_world(tmp_path, shape):
         mean = np.zeros(shape)
         mean[row, column] = 1
         bright = Prediction(method="tv", mean=mean, pixel_size=PIXEL, scan_digest="")
-        (path,) = export_result(bright, tmp_path / "a", "nifti")
+        (path,) = export(bright, tmp_path / "a", "nifti")
         image = nibabel.load(path)
         voxel = np.unravel_index(np.argmax(image.get_fdata()), image.shape)
         x, y = Volume(shape=shape, pixel_size=PIXEL).pixel_centers()
@@ -89,7 +89,7 @@ def test_a_bright_pixel_is_where_it_was_in_the_world(tmp_path, shape):
 
 
 def test_nifti_says_millimetres_upright_and_scanner(tmp_path):
-    path, _ = export_result(result(), tmp_path / "a", "nifti")
+    path, _ = export(result(), tmp_path / "a", "nifti")
     header = nibabel.load(path).header
     assert header.get_xyzt_units()[0] == "mm"
     np.testing.assert_allclose(header.get_zooms(), [PIXEL] * 3, rtol=1e-6)
@@ -98,15 +98,15 @@ def test_nifti_says_millimetres_upright_and_scanner(tmp_path):
 
 
 def test_npy_has_the_pixel_size_beside_it(tmp_path):
-    *_, grid = export_result(result(), tmp_path / "a", "npy")
+    *_, grid = export(result(), tmp_path / "a", "npy")
     assert grid.name == "a-grid.json"
     assert json.loads(grid.read_text())["pixel_size_mm"] == PIXEL
 
 
 def test_the_ending_may_be_given(tmp_path):
-    export_result(result(std=False), tmp_path / "a.tiff", "tiff")
-    export_result(result(std=False), tmp_path / "a.nii.gz", "nifti")
-    export_result(result(std=False), tmp_path / "a.nii", "nifti")
+    export(result(std=False), tmp_path / "a.tiff", "tiff")
+    export(result(std=False), tmp_path / "a.nii.gz", "nifti")
+    export(result(std=False), tmp_path / "a.nii", "nifti")
     assert names(tmp_path) == ["a-mean.nii", "a-mean.nii.gz", "a-mean.tiff"]
     packed, plain = (read_nifti(tmp_path / f"a-mean.nii{ending}") for ending in (".gz", ""))
     np.testing.assert_array_equal(packed, plain)
@@ -115,7 +115,7 @@ def test_the_ending_may_be_given(tmp_path):
 @pytest.mark.parametrize("format", ["tiff", "npy", "nifti"])
 def test_the_same_result_gives_the_same_bytes(tmp_path, format):
     ending = ".nii.gz" if format == "nifti" else ""
-    first, second = (export_result(result(), tmp_path / f / f"a{ending}", format) for f in "12")
+    first, second = (export(result(), tmp_path / f / f"a{ending}", format) for f in "12")
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
 
 
@@ -131,20 +131,20 @@ def test_the_same_result_gives_the_same_bytes(tmp_path, format):
 )
 def test_names_and_formats_that_cannot_be(tmp_path, name, format, words):
     with pytest.raises(InputError, match=words.replace("(", r"\(")):
-        export_result(result(), tmp_path / name, format)
+        export(result(), tmp_path / name, format)
     assert not names(tmp_path)
 
 
 @pytest.mark.parametrize("format", ["tiff", "npy", "nifti"])
 def test_two_files_or_none(tmp_path, format):
     """The second one cannot be written: the first is not there either, or is still the old one."""
-    (blocked,) = [path for path in export_result(result(), tmp_path / "a", format) if "std" in path.name]
+    (blocked,) = [path for path in export(result(), tmp_path / "a", format) if "std" in path.name]
     before = {path: path.read_bytes() for path in tmp_path.iterdir() if path != blocked}
     blocked.unlink()
     blocked.mkdir()
     other = Prediction(method="tv", mean=result().mean + 1, std=result().std, pixel_size=2.0, scan_digest="")
     with pytest.raises(OutputError, match=blocked.name):
-        export_result(other, tmp_path / "a", format)
+        export(other, tmp_path / "a", format)
     assert {path: path.read_bytes() for path in tmp_path.iterdir() if path != blocked} == before
 
 
@@ -154,7 +154,7 @@ def test_a_failing_encoder_leaves_nothing(tmp_path, monkeypatch):
 
     monkeypatch.setattr("tifffile.imwrite", fail)
     with pytest.raises(MemoryError):
-        export_result(result(), tmp_path / "a", "tiff")
+        export(result(), tmp_path / "a", "tiff")
     assert not names(tmp_path)
 
 
@@ -162,7 +162,7 @@ def test_a_failing_encoder_leaves_nothing(tmp_path, monkeypatch):
 def test_several_results_are_a_volume_in_their_order(tmp_path, format):
     first, second = result(), result()
     second = dataclasses.replace(second, mean=second.mean + 1, std=second.std + 1)
-    files = export_result([first, second], tmp_path / "v", format, spacing=0.75)
+    files = export([first, second], tmp_path / "v", format, spacing=0.75)
     for path, name in zip(files[:2], ("mean", "std"), strict=True):
         if format == "tiff":
             with tifffile.TiffFile(path) as file:
@@ -185,7 +185,7 @@ def test_slices_that_do_not_fit_together_are_refused(tmp_path):
         (result(std=False), "standard deviation"),
     ):
         with pytest.raises(InputError, match=words):
-            export_result([first, other], tmp_path / "v", "npy")
+            export([first, other], tmp_path / "v", "npy")
     with pytest.raises(InputError, match="spacing"):
-        export_result([first, first], tmp_path / "v", "npy", spacing=-1.0)
+        export([first, first], tmp_path / "v", "npy", spacing=-1.0)
     assert not list(tmp_path.iterdir())

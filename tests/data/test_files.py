@@ -361,7 +361,9 @@ def test_damaged_results_are_refused(tmp_path, edit, field):
     write_result(path, whole_result())
     with h5py.File(path, "r+") as file:
         edit(file)
-    with pytest.raises(ResultError, match=r"r\.h5.*; (reconstruct again|write (it|the file) anew)") as caught:
+    with pytest.raises(
+        ResultError, match=r"r\.h5.*; (reconstruct again|write (it|the file) again)"
+    ) as caught:
         read_result(path)
     assert field in str(caught.value)
 

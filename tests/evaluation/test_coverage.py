@@ -22,7 +22,7 @@ def test_exact_draws_are_covered_as_stated():
     assert np.all(np.abs(found - CURVE_LEVELS) < 4.5 * error)
 
 
-def test_overconfidence_covers_less_and_timidity_more():
+def test_overconfidence_covers_less_and_underconfidence_more():
     truth = draw(3)
     middle = (CURVE_LEVELS > 0.05) & (CURVE_LEVELS < 0.97)
     assert np.all(coverage(truth, MEAN, STD / 2)[middle] < CURVE_LEVELS[middle])

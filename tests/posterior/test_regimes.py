@@ -74,14 +74,14 @@ def test_a_full_sinogram_needs_no_matrix_of_its_size():
     assert found.regime == "compressed"
     assert max(found.bytes.values()) < 16 * GIGABYTE < 8 * measurements**2
     assert 100 < found.max_rank < measurements
-    assert plan(362, 1000, 513, regime="iterative").bytes["evidence"] < 64 * GIGABYTE
+    assert plan(362, 1000, 513, regime="iterative").bytes["hyperparameters"] < 64 * GIGABYTE
     whole = plan_run(scan(362, 1000, 513), load_config(method="lin-dip"), budget=16 * GIGABYTE)
     assert whole.facts["regime"] == "compressed"
 
 
 def test_predcp_needs_passes_for_every_difference():
     with_it = plan(28, 20, 41, regime="compressed", hyperprior="tv-predcp")
-    assert with_it.passes["difference variances"] == 2 * 28**2
+    assert with_it.passes["variances of differences"] == 2 * 28**2
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,12 @@ from ct_dip.methods.lin_dip.prediction import LinDipPrediction, make_prediction
 from ct_dip.methods.lin_dip.seconds import inference_seconds
 from ct_dip.methods.lin_dip.trial import TRIAL, hold_out, holds_out
 from ct_dip.operators.ray import RayTransform
-from ct_dip.plan import Plan
 from ct_dip.posterior.own_objects import with_own_objects
 from ct_dip.posterior.posterior import Posterior
 from ct_dip.posterior.regimes import plan_regime
 from ct_dip.priors.complement import Complement
 from ct_dip.priors.weights import WeightPrior
+from ct_dip.run_plan import Plan
 from ct_dip.tangent.footprint import footprint
 from ct_dip.tangent.linearise import linearise
 

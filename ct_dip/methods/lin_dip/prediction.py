@@ -27,7 +27,7 @@ from ct_dip.tangent.jacobian import Jacobian
 _DEGREES = 3.0
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class LinDipPrediction(Prediction):
     """A prediction that can be asked anything, as long as it is in memory: its file holds a plain one."""
 

@@ -3,8 +3,8 @@
 import torch
 
 from ct_dip.operators.linear_map import LinearMap
-from ct_dip.plan import Plan, time_of
 from ct_dip.posterior.config import InferenceConfig
+from ct_dip.run_plan import Plan, time_of
 from ct_dip.tangent.jacobian import Jacobian
 from ct_dip.tangent.taps import tap_pairs
 
@@ -39,11 +39,11 @@ def inference_seconds(
     size = min(plan.measurements, 600)
     matrix = torch.eye(size, dtype=torch.float64) * 2
     factor = time_of(lambda: torch.cholesky_inverse(torch.linalg.cholesky(matrix)))
-    evidence = next(stage.bytes for stage in plan.stages if stage.name == "evidence")
+    evidence = next(stage.bytes for stage in plan.stages if stage.name == "hyperparameters")
     evaluation = factor * (plan.measurements / size) ** 3 + evidence / 10e9  # 10 GB/s through memory
     evaluations = inference.starts * _EVALUATIONS[inference.objective]
     return {
-        "feature statistics": 2 * plan.pixels * per_pixel + grams,
-        "evidence": evaluations * evaluation,
+        "prior covariances": 2 * plan.pixels * per_pixel + grams,
+        "hyperparameters": evaluations * evaluation,
         "posterior": 4 * factor * (max(plan.measurements, plan.pixels) / size) ** 3,
     }

@@ -1,0 +1,204 @@
+"""The page that compares methods, as text and in a real browser: on a phone, and in the dark."""
+
+import base64
+import io
+import re
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ct_dip.compare_methods import compare_results
+from ct_dip.data.method_table import MethodTable, Row
+from ct_dip.pages.compare_page import (
+    MOST_SCANS,
+    Scale,
+    pictures,
+    ranking_sentences,
+    render_compare_page,
+    write_compare_page,
+)
+from tests.predictions import SHAPE, heldout, prediction
+
+ONE = compare_results(
+    [
+        prediction("fbp", error=0.004),
+        prediction("tv", error=0.001, heldout=heldout(2.0), seconds=180.0),
+        prediction("lin-dip", error=0.002, std=0.002, warnings=("Not <b>converged</b>.",)),
+    ]
+)
+FAILED = Row(method="dip", scan_digest="a" * 32, error="needs 3 GiB, <script>alert(1)</script>")
+MANY = MethodTable(
+    rows=[
+        *(
+            row
+            for scan in "ab"
+            for row in compare_results([prediction(m, scan=scan) for m in ("tv", "fbp")]).rows
+        ),
+        FAILED,
+    ]
+)
+
+
+def test_the_page_says_what_it_ranks_by():
+    assert "PSNR against the truth" in ranking_sentences(ONE)[0]
+    assert "Best image: tv." in ranking_sentences(ONE)
+    assert "Only lin-dip has error bars." in ranking_sentences(ONE)
+    blind = [prediction(m, compared=None, heldout=heldout(d)) for m, d in {"tv": 1.0, "fbp": 2.0}.items()]
+    first, second = ranking_sentences(compare_results(blind))
+    assert first.startswith("No truth is known, so methods are ranked by held-out views")
+    assert second == "Best prediction of held-out views: fbp."
+    referred = [replace(each, **vars_of(each.method)) for each in blind]
+    assert ranking_sentences(compare_results(referred))[0].startswith("All that is known is a reference")
+    plain = compare_results([prediction("tv", compared="reference")])
+    assert "reference, which is no truth" in ranking_sentences(plain)[0]
+    nothing = compare_results([prediction("tv", compared=None)])
+    assert "nothing to rank by" in ranking_sentences(nothing)[0]
+
+
+def vars_of(method):
+    made = prediction(method, compared="reference")
+    return {"comparison": made.comparison, "scores": made.scores}
+
+
+def test_what_people_write_stays_text():
+    page = render_compare_page(MethodTable(rows=[*ONE.rows, FAILED]), title="<i>")
+    assert "<script>alert" not in page
+    assert "<b>converged" not in page
+    assert "<i>" not in page
+    assert "needs 3 GiB" in page
+
+
+def decoded(uri):
+    with Image.open(io.BytesIO(base64.b64decode(uri.partition(",")[2]))) as picture:
+        return np.asarray(picture.convert("RGBA")).astype(int)
+
+
+def test_pictures_share_their_scales_and_leave_out_what_does_not_count():
+    mask = np.ones(SHAPE, dtype=bool)
+    mask[:3] = False
+    masked = compare_results([replace(row.prediction, mask=mask) for row in ONE.rows])
+    found = pictures(masked)
+    assert [column["method"] for column in found["methods"]] == ["tv", "lin-dip", "fbp"]  # best first
+    assert [column["bar"] is None for column in found["methods"]] == [True, False, True]
+    compared = ONE.rows[0].prediction.comparison.image
+    low, high = compared[mask].min(), compared[mask].max()
+    for column in found["methods"]:
+        result = next(row.prediction for row in masked.rows if row.method == column["method"])
+        shown = decoded(column["image"])
+        assert np.array_equal(shown[..., 3] == 255, mask)
+        grey = np.clip((result.mean - low) / (high - low), 0, 1) * 255
+        assert np.abs(shown[..., 0] - grey)[mask].max() <= 2  # 256 colours, rounded twice
+    error = decoded(found["methods"][2]["error"])
+    sign = (error[..., 0] - error[..., 2])[mask]  # red is too dense
+    difference = masked.rows[0].prediction.difference(masked.rows[0].prediction.comparison)[mask]
+    strong = np.abs(difference) > 0.002
+    assert np.array_equal(np.sign(sign[strong]), np.sign(difference[strong]))
+
+
+def test_a_constant_image_can_be_shown():
+    scale = Scale(title="", colours="gray", low=1.0, high=1.0)
+    assert decoded(scale.picture(np.ones(SHAPE))).shape == (*SHAPE, 4)
+
+
+def test_a_page_of_many_scans_stays_small():
+    scans = [chr(ord("A") + number) for number in range(MOST_SCANS + 2)]
+    page = render_compare_page(compare_results([prediction("tv", scan=scan) for scan in scans]))
+    assert len(re.findall('alt="truth of', page)) == MOST_SCANS
+    assert page.count(f"Pictures of the first {MOST_SCANS} scans") == 2
+
+
+@pytest.mark.parametrize("rows", [[FAILED], [FAILED, *ONE.rows[:1]]])
+def test_pages_of_little(rows):
+    assert "needs 3 GiB" in render_compare_page(MethodTable(rows=rows))
+
+
+# In a browser
+
+playwright = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+in_a_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium or Chrome is installed")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(browser, tmp_path):
+    """Open the page of a table; complaints of the browser and requests to the network are errors."""
+    pages, troubles, requests = [], [], []
+
+    def open_(table, **options):
+        page = browser.new_page(**options)
+        pages.append(page)
+        page.on("console", lambda message: troubles.append(message.text))
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("request", lambda request: requests.append(request.url))
+        write_compare_page(tmp_path / "page.html", table)
+        page.goto((tmp_path / "page.html").as_uri())
+        return page
+
+    yield open_
+    for page in pages:
+        page.close()
+    assert troubles == []
+    assert [url for url in requests if not url.startswith(("file:", "data:"))] == []
+
+
+@in_a_browser
+@pytest.mark.parametrize("table", [ONE, MANY])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [320, 390, 1280])
+def test_nothing_sticks_out_and_all_methods_can_be_read(open_page, table, scheme, width):
+    page = open_page(table, viewport={"width": width, "height": 800}, color_scheme=scheme)
+    page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    for cell in page.locator("section:first-child .methods tbody :is(th, td):visible").all():
+        frame = cell.bounding_box()
+        assert 0 <= frame["x"] < frame["x"] + frame["width"] <= width
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (ground == "rgb(20, 23, 27)") == (scheme == "dark")
+
+
+@in_a_browser
+def test_the_best_is_marked_by_a_sign(open_page):
+    page = open_page(ONE)
+    best = page.locator(".methods .best").first
+    assert "(best)" in best.inner_text()
+    assert "★" in best.evaluate("each => getComputedStyle(each, '::before').content")
+    assert "3 min 50 s" in page.locator(".methods").inner_text()
+
+
+@in_a_browser
+def test_columns_are_sorted_by_mouse_and_keyboard(open_page):
+    page = open_page(MethodTable(rows=[*ONE.rows, FAILED]), viewport={"width": 1280, "height": 800})
+    names = page.locator(".methods tbody th")
+    assert names.all_inner_texts()[:3] == ["tv", "lin-dip", "fbp"]
+    page.get_by_role("button", name="PSNR").click()
+    page.get_by_role("button", name="PSNR").click()
+    assert [name.split()[0] for name in names.all_inner_texts()] == ["fbp", "lin-dip", "tv", "dip"]
+    page.get_by_role("button", name="Held-out").press("Enter")
+    assert names.all_inner_texts()[0] == "tv"  # the only one that has a number
+    page.get_by_role("button", name="method").press("Enter")
+    assert names.all_inner_texts()[0] == "tv"  # z to a
+
+
+@in_a_browser
+@pytest.mark.parametrize(("width", "beside"), [(1280, True), (390, False)])
+def test_methods_are_beside_each_other_on_a_screen_and_below_on_a_phone(open_page, width, beside):
+    page = open_page(ONE, viewport={"width": width, "height": 800})
+    place = {
+        name: page.get_by_alt_text(name, exact=True).bounding_box()
+        for name in ("scan aaaaaaaa by tv", "error of tv", "scan aaaaaaaa by lin-dip", "error of lin-dip")
+    }
+    image, error, other, its_error = place.values()
+    assert (image["y"] == other["y"]) == beside
+    assert (image["x"] == error["x"]) == beside
+    assert (error["y"] == its_error["y"]) == beside
