@@ -1,7 +1,6 @@
 """Networks, priors and complements of the user's own, in every regime."""
 
 import dataclasses
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -256,18 +255,6 @@ def test_filters_of_any_width_have_their_tap_lengths():
     dense = (dense + dense.T) / 2 + noise * np.eye(problem.measurements)
     value = stats.multivariate_normal(cov=dense).logpdf(problem.residual) - problem.log_noise
     assert found.evidence.evidence == pytest.approx(value, rel=1e-4)
-
-
-def test_the_example_of_the_readme_runs():
-    text = (Path(__file__).parents[2] / "README.md").read_text()
-    (example,) = (part for part in text.split("```python\n") if "network=network" in part)
-    geometry = ct_dip.scanner(ct_dip.Volume(shape=(28, 28)), views=20)
-    scan = ct_dip.simulate("ellipses", geometry, noise=ct_dip.NoiseLevel(relative=0.05), seed=0)
-    quick = example.split("```")[0].replace("complement=complement)", "complement=complement, **STEPS)")
-    names = {"ct_dip": ct_dip, "scan": scan, "STEPS": STEPS | {"starts": 1, "samples": 0}}
-    exec(quick, names)
-    assert names["own"].std.shape == (28, 28)
-    assert str(names["own"].settings["given"]) in quick.replace('"', "'")
 
 
 @pytest.mark.parametrize("regime", REGIMES)
