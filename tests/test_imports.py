@@ -16,7 +16,7 @@ ORDER = """
     errors arrays text checks files labels plain_yaml
     memory devices progress progress_bars checkpoint quality config
     geometry scanners convert operators solvers
-    data classical image_space importers
+    data preprocess classical image_space importers
     dip tangent priors evidence posterior weight_posterior
     evaluation run_plan method methods pipeline compare_methods select_settings batch
     pages ct_dip cli __main__

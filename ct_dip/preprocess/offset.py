@@ -1,0 +1,151 @@
+"""Where the rotation axis meets the detector, found in the sinogram with its standard error.
+
+The inconsistency r_k(o) of order k (see `ct_dip.preprocess.consistency`) is noise at the true detector offset o,
+and grows beside it with the slope g_k = ∂r_k/∂o. Weighted least squares over all orders and views::
+
+    o ← o − Σ_k w_k g_k·r_k / Σ_k w_k S_k,      standard error² = Σ_k w_k² N_k |g_k|² / (Σ_k w_k S_k)²
+
+N_k is the noise of order k as the residuals show it, so that orders which air values or beam hardening spoil
+weigh less, and no noise needs to be stated; S_k is |g_k|² without the share of the noise, and
+w_k = S_k / (|g_k|² N_k). Views disagree with views, and orders with orders, by more than N_k says where the model
+is wrong: the standard error is the largest of the above and of the two sandwich estimates that their scores
+``w_k g_k·r_k`` give.
+
+The search begins with order 1, the centre of mass, and doubles the orders: a low one has no second minimum, a
+high one sees fine detail.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ct_dip.arrays import Floats
+from ct_dip.errors import ScanError
+from ct_dip.geometry import Geometry
+from ct_dip.preprocess.consistency import ViewPolynomials, inconsistency, orders_of
+
+_ORDERS = 48
+_COLUMNS = 320  # wider bins suffice for these orders, and are quicker
+_STEPS = 15
+_PRIOR_FREEDOM = 20  # with which the noise of one order is drawn to that of the others
+_SIGNIFICANT = 4  # deviations by which an order's slope must exceed that of noise
+_SLOPE = 0.05  # of a bin, to either side
+_CONVERGED = 1e-3  # of a bin
+_USELESS = 0.1  # standard error, of the detector's width
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number with its standard error, in the same unit."""
+
+    value: float
+    standard_error: float
+
+    def __str__(self) -> str:
+        digits = max(0, 1 - math.floor(math.log10(self.standard_error))) if self.standard_error > 0 else 3
+        return f"{self.value:.{digits}f} ± {self.standard_error:.{digits}f}"
+
+
+def find_detector_offset(sinogram: Floats, geometry: Geometry) -> Estimate:
+    """Find ``detector_offset`` in mm; the geometry's own is where the search begins.
+
+    A parallel beam may have any list of views, an arc with a larger standard error; a fan beam must go round
+    evenly. All views must see the whole object.
+
+    Args:
+        sinogram: line integrals, (views, detectors).
+
+    Raises:
+        ScanError: the views do not determine it.
+    """
+    sinogram, geometry = _narrowed(np.asarray(sinogram, dtype=np.float64), geometry)
+    if geometry.views < 4 or geometry.detectors < 8:
+        raise _undetermined(f"{geometry.views} views of {geometry.detectors} bins are too few")
+    most, orders = orders_of(geometry, _ORDERS), 1
+    polynomials = ViewPolynomials(geometry.angles, most)
+    half = geometry.detectors * geometry.detector_pitch / 2
+    offset = geometry.detector_offset
+    while True:
+        for _ in range(_STEPS):
+            fit = _linearise(sinogram, geometry, offset, polynomials, orders)
+            offset += fit.step
+            if not abs(offset - geometry.center_of_rotation) < half:
+                raise _undetermined("the data lead beyond the detector's end")
+            if abs(fit.step) < _CONVERGED * geometry.detector_pitch:
+                break
+        if orders == most:
+            break
+        orders = min(2 * orders, most)
+    if not fit.standard_error < 2 * _USELESS * half:
+        raise _undetermined(f"its standard error would be {fit.standard_error:.3g} mm")
+    return Estimate(offset, fit.standard_error)
+
+
+def axis_column(offset: Estimate, geometry: Geometry) -> Estimate:
+    """Column where the axis of a parallel beam is, column j being centred at j, for a detector offset."""
+    distance = (geometry.center_of_rotation - offset.value) / geometry.detector_pitch
+    return Estimate((geometry.detectors - 1) / 2 + distance, offset.standard_error / geometry.detector_pitch)
+
+
+@dataclass(frozen=True)
+class _Step:
+    step: float
+    standard_error: float
+
+
+def _linearise(
+    sinogram: Floats, geometry: Geometry, offset: float, polynomials: ViewPolynomials, orders: int
+) -> _Step:
+    """One step of the search, with orders up to ``orders``, and the standard error after it."""
+    reach = _SLOPE * geometry.detector_pitch
+    here, after, before = (
+        inconsistency(sinogram, replace(geometry, detector_offset=position), polynomials)
+        for position in (offset, offset + reach, offset - reach)
+    )
+    used = slice(0, orders + 1)
+    r, freedom = here.residuals[used], here.freedom[used]
+    slope = (after.residuals - before.residuals)[used] / (2 * reach)  # g, (orders + 1, views)
+    turn = (after.functionals - before.functionals)[:, used] / (2 * reach)
+    energy, has = np.sum(r**2, axis=1), freedom > 0
+    if not has.any() or not energy.any():
+        raise _undetermined("no order has more views than unknowns")
+    typical = float(np.median(energy[has] / freedom[has]))
+    noise = (energy + _PRIOR_FREEDOM * typical) / (freedom + _PRIOR_FREEDOM)  # N
+    total = np.sum(slope**2, axis=1)
+    chance = (
+        noise * freedom * np.sum(turn**2, axis=0)
+    )  # that noise alone would give, give or take √(2/freedom)
+    seen = total > chance * (1 + _SIGNIFICANT * np.sqrt(2 / np.maximum(freedom, 1)))
+    signal = np.where(seen, total - chance, 0)  # S
+    weights = signal / (np.maximum(total, 1e-300) * noise)
+    information = float(weights @ signal)
+    if not information > 0:
+        raise _undetermined("nothing in them changes with it beyond the noise")
+    scores = weights[:, None] * slope * r
+    variances = (
+        float(weights**2 * noise @ total),
+        float(np.sum(scores.sum(axis=0) ** 2)) * geometry.views / max(1, geometry.views - 1),
+        float(np.sum(scores.sum(axis=1) ** 2)) if orders >= _PRIOR_FREEDOM else 0.0,
+    )
+    return _Step(-float(scores.sum()) / information, math.sqrt(max(variances)) / information)
+
+
+def _narrowed(sinogram: Floats, geometry: Geometry) -> tuple[Floats, Geometry]:
+    """At most about `_COLUMNS` bins; columns that are left over at the far end are dropped."""
+    factor = geometry.detectors // _COLUMNS
+    if factor < 2:
+        return sinogram, geometry
+    kept = geometry.detectors // factor * factor
+    shift = (kept - geometry.detectors) / 2 * geometry.detector_pitch
+    binned = replace(
+        geometry,
+        detectors=kept // factor,
+        detector_pitch=geometry.detector_pitch * factor,
+        detector_offset=geometry.detector_offset + shift,
+    )
+    return sinogram[:, :kept].reshape(geometry.views, -1, factor).mean(axis=2), binned
+
+
+def _undetermined(reason: str) -> ScanError:
+    return ScanError(f"the views do not determine the detector offset ({reason}); state it")
