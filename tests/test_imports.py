@@ -166,6 +166,8 @@ TESTED_IN = {
     "posterior/inferred.py": "posterior/test_regime_faults.py",
     "posterior/posterior.py": "posterior/test_fit.py",
     "posterior/choose_prior.py": "posterior/test_problem.py",
+    "preprocess/opposite_rays.py": "preprocess/test_doubts.py",
+    "preprocess/slips.py": "preprocess/test_doubts.py",
     "priors/complement.py": "posterior/test_fit.py",
     "priors/covariance.py": "posterior/test_problem.py",
     "run_plan.py": "test_plan.py",

@@ -1,1 +1,1 @@
-"""From measured sinograms to ones that can be reconstructed: geometry and noise found in the data, faults repaired."""
+"""What a sinogram says of its own geometry and noise, and repairs of what is wrong with it."""

