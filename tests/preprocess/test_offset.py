@@ -56,7 +56,7 @@ def test_the_axis_of_the_tooth(real_data, row):
 
 @pytest.mark.parametrize("views", [1200, 120])
 def test_the_offset_of_the_walnut(real_data, views):
-    scan = walnut(real_data, views)
+    scan = walnut(real_data, views, bin=8)
     found = find_detector_offset(scan.sinogram, replace(scan.geometry, detector_offset=0.0))
     assert found.value == pytest.approx(0.28, abs=0.1)
     # A tenth of the views says the same, within both standard errors.
