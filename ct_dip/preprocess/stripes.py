@@ -1,10 +1,10 @@
 """Stripes of a sinogram, which FBP draws as rings: detectors that read too much or too little in every view.
 
 A running median along the detector follows the views, also over steps. What a detector differs from it in
-the median over views is its own error: edges of the object move on from view to view, and are forgotten. A shell
-around the axis does not move, but is seen on either side of the axis, where a detector is on one: errors that
-their mirror image shares are left alone. Stripes that come and go with the views, and those of more than half
-of the window in a row, are not found.
+the median over views is its own error: edges of the object move on from view to view, and are forgotten. A
+shell around the axis does not move, but is seen on either side of the axis, and a detector on one: errors
+that their mirror image shares are left alone. Stripes that come and go with the views, and those of more than
+half of the window in a row, are not found.
 """
 
 import numpy as np
