@@ -15,6 +15,11 @@ The search begins with order 1, the centre of mass, and doubles the orders: a lo
 high one sees fine detail. On 12 simulated half turns (128², 181 views, 5 % noise) its rms error was 0.015
 columns, that of algotom 1.7's ``find_center_vo`` 0.083; on the tooth it says 295.82 ± 0.04 and algotom 295.1,
 on the neutron scan 244.98 ± 0.02 and 245.1. For a fan there is nothing in algotom to compare with.
+
+Simulated scans say that the standard error is right where noise is all that is wrong. It knows nothing of
+errors that all views share, such as a slope in the flat field: on the walnut orders 1 to 4 alone give
+0.421 ± 0.002 mm and all of them 0.281 ± 0.001, on the tooth order 1 gives column 296.3. High orders are hardly
+touched by such a slope and weigh most, but for a measured scan take the standard error as a lower bound.
 """
 
 import math

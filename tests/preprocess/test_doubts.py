@@ -166,9 +166,9 @@ def test_scans_of_the_benchmarks_are_not_doubted(item, real_data):
 
 def test_measured_scans_are_not_doubted(real_data):
     folder = real_data / "htc2022"
-    scans = [read_htc2022(folder / f"htc2022_{name}_full.mat", bin=8) for name in ("01a", "02b", "04c")]
-    scans += [read_htc2022(folder / f"htc2022_{name}_limited.mat", bin=8) for name in ("01a", "02b", "04c")]
-    scans += [scan.select_views(slice(0, None, 24)) for scan in scans[:3]]
+    scans = [read_htc2022(folder / f"htc2022_{name}_full.mat", bin=8) for name in ("01a", "02b")]
+    scans += [read_htc2022(folder / f"htc2022_{name}_limited.mat", bin=8) for name in ("01a", "02b")]
+    scans += [scan.select_views(slice(0, None, 24)) for scan in scans[:2]]
     scans += [walnut(real_data, 120, bin=8), read_data_exchange(real_data / "tooth.h5", row=0, width=640.0)]
     assert [doubts(scan) for scan in scans] == [[]] * len(scans)
 
