@@ -18,7 +18,7 @@ on the neutron scan 244.98 ± 0.02 and 245.1. For a fan there is nothing in algo
 
 Simulated scans say that the standard error is right where noise is all that is wrong. It knows nothing of
 errors that all views share, such as a slope in the flat field: on the walnut orders 1 to 4 alone give
-0.421 ± 0.002 mm and all of them 0.281 ± 0.001, on the tooth order 1 gives column 296.3. High orders are hardly
+0.421 ± 0.002 mm and all 0.281 ± 0.001, on the tooth order 1 gives column 296.3. High orders are hardly
 touched by such a slope and weigh most, but for a measured scan take the standard error as a lower bound.
 """
 
