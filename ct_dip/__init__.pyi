@@ -15,12 +15,12 @@ from .compare_methods import compare_results as compare_results
 
 # Reconstruction
 from .config import RunConfig as RunConfig
+from .data.datasets import open_dataset as open_dataset
+from .data.datasets.dataset import Dataset as Dataset
 
 # Results
 from .data.export import export as export
 from .data.method_table import MethodTable as MethodTable
-from .data.datasets import open_dataset as open_dataset
-from .data.datasets.dataset import Dataset as Dataset
 from .data.noise import PhotonNoise as PhotonNoise
 from .data.noise import WhiteNoise as WhiteNoise
 from .data.phantoms import phantom as phantom
