@@ -9,6 +9,7 @@ from benchmarks.measure import Row
 from ct_dip.memory import keep_freed
 
 BENCHMARKS = {
+    "batch": "benchmarks.batch",
     "compressed": "benchmarks.compressed",
     "cuqipy-lmrf": "benchmarks.cuqipy_lmrf",
     "operators": "benchmarks.operators",

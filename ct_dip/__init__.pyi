@@ -1,24 +1,15 @@
-# The public names of ct_dip, for Python (see __init__.py) and for type checkers.
+# The public names of ct_dip, for Python (see __init__.py) and for type checkers. Sorted by ruff.
 
-# Scans
-# Modules
 from . import memory as memory
-
-# Parts of the methods
+from .batch.evaluate import evaluate as evaluate
 from .classical.cgls import cgls as cgls
 from .classical.fbp import fbp as fbp
 from .classical.tv import tv as tv
-
-# Comparisons
 from .compare_methods import compare as compare
 from .compare_methods import compare_results as compare_results
-
-# Reconstruction
 from .config import RunConfig as RunConfig
 from .data.datasets import open_dataset as open_dataset
 from .data.datasets.dataset import Dataset as Dataset
-
-# Results
 from .data.export import export as export
 from .data.method_table import MethodTable as MethodTable
 from .data.noise import PhotonNoise as PhotonNoise
@@ -37,8 +28,6 @@ from .dip.config import DipConfig as DipConfig
 from .dip.ensemble import DipFit as DipFit
 from .dip.fit import fit_dip as fit_dip
 from .dip.fit import fit_many as fit_many
-
-# Errors
 from .errors import BackendError as BackendError
 from .errors import CtDipError as CtDipError
 from .errors import GeometryError as GeometryError
@@ -50,8 +39,6 @@ from .errors import ResultError as ResultError
 from .errors import ScanError as ScanError
 from .evaluation.region import query as query
 from .evaluation.score import score as score
-
-# Geometries and ray transforms
 from .geometry import FanBeam as FanBeam
 from .geometry import ParallelBeam as ParallelBeam
 from .geometry import Volume as Volume

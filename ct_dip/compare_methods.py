@@ -120,7 +120,7 @@ def compare(
         options: keys of the configuration's top level for all methods, as ``seed=1`` or ``preset="fast"``.
     """
     named = _named_scans([scans] if isinstance(scans, Scan | str | Path) else scans)
-    configs = list(_configs(methods, config, settings, options))
+    configs = list(method_configs(methods, config, settings, options))
     if reference is not None and len(named) > 1:
         raise InputError("a reference belongs to one scan; compare the scans one by one")
     tasks = []
@@ -194,13 +194,13 @@ def _named_scans(scans: Sequence[AnyScan]) -> dict[str, Scan]:
     return named
 
 
-def _configs(
+def method_configs(
     methods: Sequence[str | RunConfig],
     path: str | Path | None,
     settings: Sequence[str],
     options: Mapping[str, Any],
 ) -> Iterator[RunConfig]:
-    """Yield the configuration of every method."""
+    """Yield the configuration of every method; see `compare` for what is given."""
     if not methods or isinstance(methods, str):
         raise InputError(f"methods must be a list of names, as {list(METHODS)}, got {methods!r}")
     named = [each for each in methods if isinstance(each, str)]

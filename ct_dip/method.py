@@ -9,7 +9,7 @@ own by an entry point of the group ``ct_dip.methods``::
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, TypeVar
@@ -114,3 +114,11 @@ class Method(ABC, Generic[Config]):
     @abstractmethod
     def run(self, job: Job[Config]) -> Prediction:
         """Reconstruct a scan."""
+
+    def batch_size(self, scan: Scan, config: Config, plan: Plan) -> int:
+        """Return how many scans like this one `run_many` takes at once, within the plan's budget."""
+        return 1
+
+    def run_many(self, jobs: Sequence[Job[Config]]) -> list[Prediction]:
+        """Reconstruct scans of one geometry, with or without a stated noise and a truth all of them."""
+        return [self.run(job) for job in jobs]

@@ -1,6 +1,7 @@
 """Reconstruct a scan: plan, run the method, score the result, and record how it was made."""
 
 import dataclasses
+import functools
 import math
 import platform
 import time
@@ -15,7 +16,7 @@ import torch
 from ct_dip import memory
 from ct_dip.arrays import Floats
 from ct_dip.config import RunConfig
-from ct_dip.data.comparison import comparison_of_scan
+from ct_dip.data.comparison import Comparison, comparison_of_scan
 from ct_dip.data.plausibility import implausible
 from ct_dip.data.prediction import Prediction
 from ct_dip.data.scan import Scan
@@ -91,65 +92,95 @@ def reconstruct(
     config = config.resolved(scan.geometry.domain_shape)
     comparison = comparison_of_scan(scan, reference, reference_std)
     _check_minutes(budget_minutes, method)
-    progress = progress or default_progress()
+    job = make_job(
+        scan,
+        config,
+        memory_budget,
+        progress or default_progress(),
+        given=given,
+        budget_minutes=budget_minutes,
+        run_folder=None if run_folder is None else Path(run_folder),
+        resume=resume,
+    )
+    with use_threads(pick_threads(config.threads, scan.geometry.domain_shape)):
+        with memory.PeakMemory() as peak:
+            prediction = method.run(job)
+        prediction = finish(prediction, job, peak.bytes, comparison, memory_budget)
+    return dataclasses.replace(prediction, seconds=job.progress.seconds)
+
+
+def make_job(
+    scan: Scan,
+    config: RunConfig,
+    memory_budget: int | str | None,
+    progress: Progress,
+    given: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Job[RunConfig]:
+    """Return what the method is given, if it fits the memory budget."""
     planned = plan_run(scan, config, budget=memory.memory_budget(memory_budget), given=given)
     planned.require()
-    warnings = implausible(scan)
-    for warning in warnings:
+    for warning in implausible(scan):
         progress.note(warning)
-    job = Job(
+    return Job(
         scan=scan,
         sinogram=torch.as_tensor(np.array(scan.sinogram), device=pick_device(config.device)),
         config=config,
         progress=progress,
         budget=planned.budget,
         plan=planned,
-        budget_minutes=budget_minutes,
-        run_folder=None if run_folder is None else Path(run_folder),
-        resume=resume,
-        given=given,
+        given=given or {},
+        **options,
     )
+
+
+def finish(
+    prediction: Prediction,
+    job: Job[RunConfig],
+    peak_bytes: int,
+    comparison: Comparison | None,
+    memory_budget: int | str | None,
+) -> Prediction:
+    """Add where a prediction comes from and how it compares; torch's threads are still those of the run."""
+    scan, config, method = job.scan, job.config, job.plan.method
+    if not np.isfinite(prediction.mean).all():
+        raise CtDipError(f"method {method} gave an image that is not finite; check its settings")
     threads = pick_threads(config.threads, scan.geometry.domain_shape)
-    with use_threads(threads):
-        with memory.PeakMemory() as peak:
-            prediction = method.run(job)
-        if not np.isfinite(prediction.mean).all():
-            raise CtDipError(f"method {method.name} gave an image that is not finite; check its settings")
-        told = config.model_copy(update={"threads": threads}).model_dump(mode="json")
-        for section, chosen in prediction.settings.items():
-            if chosen is None:
-                told.pop(section)
-            else:
-                told[section] |= chosen
-        if given:  # which these settings cannot repeat
-            told["given"] = {key: getattr(v, "__name__", type(v).__name__) for key, v in given.items()}
-        facts = {
-            "device": str(job.sinogram.device),
-            "peak_memory_mb": peak.bytes / 2**20,
-            "seeds": {"run": config.seed},
-        }
-        prediction = dataclasses.replace(
-            prediction,
-            mean=prediction.mean.astype(np.float32),
-            method=method.name,
-            pixel_size=scan.geometry.volume.pixel_size,
-            scan_digest=scan.digest,
-            settings=told,
-            diagnostics=prediction.diagnostics | facts,
-            warnings=(*warnings, *prediction.warnings),
-            versions=versions(),
-            traces={name: np.asarray(values, dtype=np.float64) for name, values in prediction.traces.items()},
-            comparison=comparison,
-            mask=None if scan.evaluated.all() else scan.evaluated,
-        )
-        if comparison is not None:
-            with progress.stage(f"compare with the {comparison.name}"):
-                scores = score(prediction, comparison, scan.evaluated)
-            prediction = dataclasses.replace(prediction, scores=scores)
+    told = config.model_copy(update={"threads": threads}).model_dump(mode="json")
+    for section, chosen in prediction.settings.items():
+        if chosen is None:
+            told.pop(section)
+        else:
+            told[section] |= chosen
+    if job.given:  # which these settings cannot repeat
+        told["given"] = {key: getattr(v, "__name__", type(v).__name__) for key, v in job.given.items()}
+    facts = {
+        "device": str(job.sinogram.device),
+        "peak_memory_mb": peak_bytes / 2**20,
+        "seeds": {"run": config.seed},
+    }
+    prediction = dataclasses.replace(
+        prediction,
+        mean=prediction.mean.astype(np.float32),
+        method=method,
+        pixel_size=scan.geometry.volume.pixel_size,
+        scan_digest=scan.digest,
+        settings=told,
+        diagnostics=prediction.diagnostics | facts,
+        warnings=(*implausible(scan), *prediction.warnings),
+        versions=versions(),
+        traces={name: np.asarray(values, dtype=np.float64) for name, values in prediction.traces.items()},
+        comparison=comparison,
+        mask=None if scan.evaluated.all() else scan.evaluated,
+    )
+    if comparison is not None:
+        with job.progress.stage(f"compare with the {comparison.name}"):
+            scores = score(prediction, comparison, scan.evaluated)
+        prediction = dataclasses.replace(prediction, scores=scores)
     if _checks_views(job, prediction):
-        with progress.stage("held-out views"):
+        with job.progress.stage("held-out views"):
             prediction = dataclasses.replace(prediction, heldout=_heldout(job, memory_budget))
-    return dataclasses.replace(prediction, seconds=progress.seconds)
+    return prediction
 
 
 def plan(
@@ -283,5 +314,10 @@ def _check_minutes(minutes: float | None, method: Method[Any]) -> None:
 
 def versions() -> dict[str, str]:
     """List the versions of everything that decides the numbers."""
+    return dict(_versions())
+
+
+@functools.cache
+def _versions() -> dict[str, str]:  # reading them takes 10 ms, as long as a small FBP
     packages = ("ct_dip", "torch", "numpy", "scipy", "astra-toolbox")
     return {"python": platform.python_version()} | {name: version(name) for name in packages}

@@ -18,7 +18,7 @@ ORDER = """
     geometry scanners convert operators solvers
     data classical image_space importers
     dip tangent priors evidence posterior weight_posterior
-    evaluation run_plan method methods pipeline compare_methods select_settings
+    evaluation run_plan method methods pipeline compare_methods select_settings batch
     pages ct_dip cli __main__
 """.split()
 
@@ -39,6 +39,9 @@ TESTED_IN = {
     "evaluation/patch_likelihood.py": "evaluation/test_score.py",
     "evaluation/pixel_scores.py": "evaluation/test_score.py",
     "evaluation/pixels.py": "evaluation/test_coverage.py",
+    "batch/engine.py": "batch/test_evaluate.py",
+    "batch/score_files.py": "batch/test_evaluate.py",
+    "batch/work.py": "batch/test_evaluate.py",
     "checks.py": "test_geometry.py",
     "classical/cgls.py": "classical/test_iterative.py",
     "classical/filters.py": "classical/test_fbp.py",

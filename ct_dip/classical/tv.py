@@ -1,6 +1,6 @@
 """Total-variation reconstruction by the primal-dual hybrid gradient method."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -133,18 +133,27 @@ class TvSolver:
         """The N solutions, (N, rows, columns), 1/mm."""
         return self.x * self.unit
 
+    def keep(self, numbers: Sequence[int]) -> None:
+        """Go on with some of the problems alone."""
+        for name in ("y", "unit", "weights", "column_norms", "row_sums", "column_sums", "x", "q", "p"):
+            setattr(self, name, getattr(self, name)[list(numbers)])
+
     def solve(
         self,
-        strength: float,
+        strength: float | Tensor,
         *,
         tolerance: float = 1e-3,
         max_iterations: int = 5000,
         check_every: int = 20,
         report: Callable[[int], None] | None = None,
     ) -> int:
-        """Iterate from where the last call ended until every gap is below ``tolerance``; count the steps."""
+        """Iterate from where the last call ended until every gap is below ``tolerance``; count the steps.
+
+        Args:
+            strength: of all problems, or (N, 1, 1).
+        """
         for name, value in (("strength", strength), ("tolerance", tolerance)):
-            if not value > 0:
+            if not (value > 0 if isinstance(value, float | int) else bool((value > 0).all())):
                 raise InputError(f"TV {name} {value} must be positive")
         if max_iterations < 1:
             raise InputError(f"TV max_iterations {max_iterations} must be at least 1")

@@ -61,47 +61,89 @@ def choose_tv_strength(
     tolerance: float = _TOLERANCE,
     seed: int = 0,
 ) -> StrengthChoice:
-    """Choose the strength of `ct_dip.classical.tv.tv` from the data alone.
+    """Choose the strength of `ct_dip.classical.tv.tv` from the data alone; see `choose_tv_strengths`."""
+    variance = torch.as_tensor(variance, dtype=torch.float64, device=sinogram.device).expand_as(sinogram)
+    (choice,) = choose_tv_strengths(
+        transform,
+        sinogram[None],
+        variance[None],
+        geometry,
+        folds=folds,
+        strengths=strengths,
+        isotropic=isotropic,
+        tolerance=tolerance,
+        seed=seed,
+    )
+    return choice
+
+
+def choose_tv_strengths(
+    transform: LinearMap,
+    sinograms: Tensor,
+    variances: Tensor,
+    geometry: Geometry,
+    *,
+    folds: int = 5,
+    strengths: Sequence[float] = STRENGTHS,
+    isotropic: bool = True,
+    tolerance: float = _TOLERANCE,
+    seed: int = 0,
+) -> list[StrengthChoice]:
+    """Choose the strengths of N scans of one geometry, all of them together, each from its own data.
 
     The folds are solved together with one transform: a view that is held out has an infinite variance. They
     go from strong to weak TV, each from where the one before ended, until prediction only becomes worse.
 
     Args:
-        sinogram: (views, detectors).
-        variance: of the measurements, one number or (views, detectors).
-        geometry: of the scan; its angles tell which views are neighbours.
+        sinograms: (N, views, detectors).
+        variances: of the measurements, (N, views, detectors).
+        geometry: of the scans; its angles tell which views are neighbours.
         folds: parts that the views are dealt to; fewer if there are fewer views.
         strengths: to choose from, in equal ratios.
         tolerance: relative duality gap of the reconstructions.
         seed: of the probes that measure column norms.
 
     Returns:
-        The choice; with fewer than three distinct views, `ct_dip.classical.tv.DEFAULT_STRENGTH`.
+        The choices; with fewer than three distinct views, `ct_dip.classical.tv.DEFAULT_STRENGTH`.
     """
     fold_of_view = view_folds(geometry, folds)
     if fold_of_view is None:
         default = DEFAULT_STRENGTH
-        return StrengthChoice(strengths=(), scores=(), errors=(), picked=default, recommended=default)
-    numbers = torch.arange(int(fold_of_view.max()) + 1)
-    held = (torch.as_tensor(fold_of_view) == numbers[:, None])[..., None]  # (folds, views, 1)
-    held = held.to(sinogram.device)
-    variance = torch.as_tensor(variance, dtype=torch.float64, device=sinogram.device).expand_as(sinogram)
+        choice = StrengthChoice(strengths=(), scores=(), errors=(), picked=default, recommended=default)
+        return [choice] * len(sinograms)
+    count = int(fold_of_view.max()) + 1
+    held = (torch.as_tensor(fold_of_view) == torch.arange(count)[:, None])[..., None]  # (folds, views, 1)
+    held = held.to(sinograms.device)
+    variances = variances.double()
     solver = TvSolver(
         transform,
-        sinogram.expand(len(numbers), -1, -1),
-        torch.where(held, torch.inf, variance),
+        sinograms.repeat_interleave(count, dim=0),  # the folds of the first scan, then those of the next
+        torch.where(held, torch.inf, variances[:, None]).flatten(0, 1),
         isotropic=isotropic,
         seed=seed,
     )
     tried = sorted(strengths, reverse=True)
-    scores: list[Floats] = []  # (views,) of every strength
+    scores: list[list[Floats]] = [[] for _ in sinograms]  # (views,) of every strength, of every scan
+    active = list(range(len(sinograms)))
     for strength in tried:
         solver.solve(strength, tolerance=tolerance, max_iterations=_ITERATIONS)
-        residuals = ((transform(solver.images) - sinogram) * held).sum(dim=0).double()
-        scores.append((residuals**2 / variance).mean(dim=1).cpu().numpy())
-        if len(scores) - 1 - int(np.argmin(np.mean(scores, axis=1))) >= _PATIENCE:
+        projections = transform(solver.images).reshape(len(active), count, *sinograms.shape[1:])
+        residuals = ((projections - sinograms[active, None]) * held).sum(dim=1).double()
+        views = (residuals**2 / variances[active]).mean(dim=2).cpu().numpy()  # (scans, views)
+        for number, of_view in zip(active, views, strict=True):
+            scores[number].append(of_view)
+        left = [place for place, number in enumerate(active) if not _is_over(scores[number])]
+        if not left:
             break
-    return _choose(tried[: len(scores)], np.stack(scores))
+        if len(left) < len(active):
+            solver.keep([place * count + fold for place in left for fold in range(count)])
+            active = [active[place] for place in left]
+    return [_choose(tried[: len(each)], np.stack(each)) for each in scores]
+
+
+def _is_over(scores: Sequence[Floats]) -> bool:
+    """Whether strengths that predict worse than the best one have followed it often enough."""
+    return len(scores) - 1 - int(np.argmin(np.mean(scores, axis=1))) >= _PATIENCE
 
 
 def view_folds(geometry: Geometry, folds: int = 5) -> NDArray[np.intp] | None:

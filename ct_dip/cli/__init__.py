@@ -10,6 +10,7 @@ from ct_dip import __version__
 from ct_dip.cli.compare import compare
 from ct_dip.cli.console import console, message, set_up_logging
 from ct_dip.cli.demo import demo
+from ct_dip.cli.evaluate import evaluate
 from ct_dip.cli.export import export
 from ct_dip.cli.import_ import import_
 from ct_dip.cli.info import info
@@ -53,6 +54,7 @@ _FUNCTIONS = (
     plan,
     reconstruct,
     compare,
+    evaluate,
     select,
     report,
     query,

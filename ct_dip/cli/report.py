@@ -1,4 +1,4 @@
-"""``ct-dip report``: write one HTML page of a result."""
+"""``ct-dip report``: write one HTML page of a result, or of an evaluation on a dataset."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,12 +10,18 @@ from ct_dip.cli.options import Verbose
 
 
 def report(
-    result: Annotated[Path, typer.Argument(help="Result file.")],
-    out: Annotated[Path, typer.Option(help="Page to write (.html).")],
+    result: Annotated[
+        Path, typer.Argument(help="Result file, or the folder of ct-dip evaluate, finished or not.")
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Page to write (.html). The page of a folder is written into the folder."),
+    ] = None,
     verbose: Verbose = False,
 ) -> None:
     """Write a page that explains a result: what it shows, how sure we are, and whether to believe it."""
     from ct_dip.pages.report import report as run
 
-    size = run(result, out).stat().st_size / 2**20
-    message(f"{out}: open it in a browser; one file of {size:.1f} MiB that needs no network")
+    page = run(result, out)
+    size = page.stat().st_size / 2**20
+    message(f"{page}: open it in a browser; one file of {size:.1f} MiB that needs no network")

@@ -16,7 +16,7 @@ from ct_dip.dip.config import ResolvedDipConfig
 from ct_dip.dip.objective import make_targets, objective
 from ct_dip.dip.presets import unet_shape
 from ct_dip.dip.schedule import Schedule
-from ct_dip.dip.start import Start, make_start
+from ct_dip.dip.start import Start, make_starts
 from ct_dip.dip.stopping import Budget, Discrepancy, RunningVariance, StoppingRule
 from ct_dip.dip.unet import UNet
 from ct_dip.errors import CtDipError
@@ -112,7 +112,9 @@ class Ensemble:
         self.skeleton = copy.deepcopy(self.template).to("meta" if network is None else device)
         self.sizes = {name: p.shape for name, p in self.skeleton.named_parameters()}
         distinct = {id(scan): scan for scan in scans}
-        made = {key: make_start(scan, config, transform, device) for key, scan in distinct.items()}
+        made = dict(
+            zip(distinct, make_starts(list(distinct.values()), config, transform, device), strict=True)
+        )
         starts = [made[id(scan)] for scan in scans]
         self.scales = [start.scale for start in starts]
         self.strengths = [start.strength for start in starts]

@@ -1,5 +1,6 @@
 """The start of a fit: total variation of the scan, with the scale, strength and misfit taken from it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,8 +8,8 @@ import torch
 from torch import Tensor
 
 from ct_dip.arrays import Bools, Floats
-from ct_dip.classical.tv import tv
-from ct_dip.classical.tv_strength import choose_tv_strength
+from ct_dip.classical.tv import DEFAULT_STRENGTH, TvSolver
+from ct_dip.classical.tv_strength import choose_tv_strengths
 from ct_dip.data.scan import Scan
 from ct_dip.dip.config import ResolvedDipConfig
 from ct_dip.errors import ScanError
@@ -41,35 +42,49 @@ class Start:
     tv_misfit: float
 
 
-def make_start(scan: Scan, config: ResolvedDipConfig, transform: LinearMap, device: torch.device) -> Start:
-    """Reconstruct a scan by total variation.
+def make_starts(
+    scans: Sequence[Scan], config: ResolvedDipConfig, transform: LinearMap, device: torch.device
+) -> list[Start]:
+    """Reconstruct scans of one geometry by total variation, all of them together.
 
     Raises:
-        ScanError: there is nothing in it.
+        ScanError: there is nothing in one of them.
     """
-    sinogram = torch.as_tensor(scan.sinogram.copy(), device=device)
-    if float(sinogram.max()) == float(sinogram.min()):
-        raise ScanError(
-            f"the sinogram is {float(sinogram.max()):g} everywhere: there is nothing to reconstruct"
+    sinograms = torch.stack([torch.as_tensor(scan.sinogram.copy(), device=device) for scan in scans])
+    for sinogram in sinograms:
+        if float(sinogram.max()) == float(sinogram.min()):
+            raise ScanError(
+                f"the sinogram is {float(sinogram.max()):g} everywhere: there is nothing to reconstruct"
+            )
+    stated = [scan.variance_or_estimate() for scan in scans]
+    variances = torch.stack([torch.as_tensor(variance, dtype=torch.float64) for variance, _ in stated])
+    on_device = variances.to(device)
+
+    def reconstruct(strength: float | Tensor) -> Tensor:
+        solver = TvSolver(transform, sinograms, on_device)
+        solver.solve(strength, tolerance=_TV_TOLERANCE)
+        return solver.images
+
+    images = reconstruct(DEFAULT_STRENGTH)
+    scales = [network_scale(image, scan.evaluated) for image, scan in zip(images, scans, strict=True)]
+    strengths = [config.strength] * len(scans)
+    if config.strength == "auto":
+        choices = choose_tv_strengths(transform, sinograms, on_device, scans[0].geometry)
+        strengths = [choice.recommended for choice in choices]
+    own = reconstruct(sinograms.new_tensor(strengths)[:, None, None])
+    misfits = ((transform(own) - sinograms).cpu().double() ** 2 / variances).mean(dim=(1, 2))
+    return [
+        Start(
+            sinogram=sinograms[i],
+            variance=stated[i][0],
+            noise_known=stated[i][1],
+            image=images[i],
+            scale=scales[i],
+            strength=float(strengths[i]),
+            tv_misfit=float(misfits[i]),
         )
-    stated, noise_known = scan.variance_or_estimate()
-    variance = torch.as_tensor(stated)
-    image = tv(transform, sinogram, variance=variance, tolerance=_TV_TOLERANCE).image
-    scale = network_scale(image, scan.evaluated)
-    strength = config.strength
-    if strength == "auto":
-        strength = choose_tv_strength(transform, sinogram, variance, scan.geometry).recommended
-    own = tv(transform, sinogram, variance=variance, strength=strength, tolerance=_TV_TOLERANCE).image
-    residual = (transform(own) - sinogram).cpu().double()
-    return Start(
-        sinogram=sinogram,
-        variance=stated,
-        noise_known=noise_known,
-        image=image,
-        scale=scale,
-        strength=strength,
-        tv_misfit=float((residual**2 / variance).mean()),
-    )
+        for i in range(len(scans))
+    ]
 
 
 def network_scale(reconstruction: Tensor, seen: Bools) -> float:

@@ -1,5 +1,6 @@
 """The methods: one file each, found by its name, and those that other packages add."""
 
+import functools
 import importlib
 import inspect
 import pkgutil
@@ -57,6 +58,7 @@ def summary_of(name: str) -> str:
     return str(find_method(name).summary) if name in method_names() else ""
 
 
+@functools.cache
 def _own() -> dict[str, str]:
     """Return the names of the methods of this package, with their files."""
     return {module.name.replace("_", "-"): module.name for module in pkgutil.iter_modules(__path__)}

@@ -1,6 +1,7 @@
 """The deep image prior: a network fitted to one sinogram."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Self, cast
 
@@ -26,6 +27,7 @@ from ct_dip.run_plan import Plan, time_of
 from ct_dip.weight_posterior.drawn import drawn_prediction
 
 STAGE = "deep image prior"
+_BATCH_PIXELS = 16 * 28**2  # of networks that are fitted together; twice as many gain little
 
 
 class DipRun(RunConfig):
@@ -79,13 +81,25 @@ class Dip(FittedNetwork, Method[DipRun]):
 
     def run(self, job: Job[DipRun]) -> Prediction:
         """Fit the network."""
-        fit, diagnostics = fit_network(job, job.transform())
-        return Prediction(
-            mean=fit.image,
-            diagnostics=diagnostics,
-            traces=fit.traces,
-            settings=used_settings(job.given, fit),
-        )
+        fit, _ = fit_network(job, job.transform())
+        return _prediction(job, fit)
+
+    def batch_size(self, scan: Scan, config: DipRun, plan: Plan) -> int:
+        """Return how many networks are fitted together: small ones, which leave a core idle alone."""
+        return fits_together(scan, config, plan)
+
+    def run_many(self, jobs: Sequence[Job[DipRun]]) -> list[Prediction]:
+        """Fit the networks of several scans as one batch."""
+        return [_prediction(job, fit) for job, fit in zip(jobs, fit_batch(jobs), strict=True)]
+
+
+def _prediction(job: Job[DipRun], fit: DipFit) -> Prediction:
+    return Prediction(
+        mean=fit.image,
+        diagnostics=_diagnostics(job, [fit]),
+        traces=fit.traces,
+        settings=used_settings(job.given, fit),
+    )
 
 
 def plan_fit(
@@ -206,6 +220,28 @@ def fit_members(
         kind=kind,
     )
     return fits, _diagnostics(job, fits)
+
+
+def fits_together(scan: Scan, config: DipRun, plan: Plan) -> int:
+    """Return how many networks are worth fitting as one batch, by pixels, and fit the plan's budget."""
+    shape, most = scan.geometry.domain_shape, max(1, _BATCH_PIXELS // math.prod(scan.geometry.domain_shape))
+    dip = resolve(config.dip, shape)
+    while most > 1 and plan.held + fit_bytes(dip, shape, most) > plan.budget:
+        most //= 2
+    return most
+
+
+def fit_batch(jobs: Sequence[Job[Any]]) -> list[DipFit]:
+    """The networks of several scans of one geometry and one configuration, fitted as one batch."""
+    first = jobs[0]
+    return fit_many(
+        [job.scan for job in jobs],
+        first.config.dip,
+        seeds=[job.config.seed for job in jobs],
+        transform=first.transform(),
+        progress=first.progress,
+        device=first.sinogram.device,
+    )
 
 
 def _diagnostics(job: Job[Any], fits: Sequence[DipFit]) -> dict[str, Any]:

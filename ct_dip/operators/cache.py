@@ -13,6 +13,7 @@ import hashlib
 import os
 import time
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -63,11 +64,23 @@ def load_matrix(path: Path) -> Any | None:
     return matrix
 
 
+@contextlib.contextmanager
+def one_at_a_time(folder: Path) -> Iterator[None]:
+    """Let one process of this machine into the block for a cache: the others wait, and find what it made."""
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError, ImportError):  # where nothing can be locked, each makes its own
+            import fcntl
+
+            _make_folder(folder)
+            descriptor = os.open(folder, os.O_RDONLY)
+            stack.callback(os.close, descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+
+
 def store_matrix(path: Path, matrix: Any) -> None:
     """Write a matrix for `load_matrix`, then remove the least recently used beyond the limit."""
-    with contextlib.suppress(OSError):  # which `atomic_path` explains
-        path.parent.parent.mkdir(parents=True, exist_ok=True)
-        path.parent.mkdir(mode=0o700)  # a folder that is there keeps its mode
+    _make_folder(path.parent)
     owners = os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600
     with (
         atomic_path(path, advice=_ADVICE) as temporary,
@@ -78,6 +91,12 @@ def store_matrix(path: Path, matrix: Any) -> None:
         with zipfile.ZipFile(file, "a") as archive:
             write_label(archive, path.name)
     _trim(path.parent, keep=path)
+
+
+def _make_folder(folder: Path) -> None:
+    with contextlib.suppress(OSError):  # which `atomic_path` explains
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700)  # a folder that is there keeps its mode
 
 
 def _trim(folder: Path, keep: Path) -> None:

@@ -125,10 +125,14 @@ def _load_or_assemble(geometry: Geometry, kernel: str) -> Any:
         return assemble(geometry, kernel)
     path = cache.matrix_path(geometry, kernel, folder)
     matrix = cache.load_matrix(path)
-    if matrix is None:
-        _log.info("assembling the projection matrix of %s", geometry.range_shape)
-        matrix = assemble(geometry, kernel)
-        cache.store_matrix(path, matrix)
+    if matrix is not None:
+        return matrix
+    with cache.one_at_a_time(folder):
+        matrix = cache.load_matrix(path)
+        if matrix is None:
+            _log.info("assembling the projection matrix of %s", geometry.range_shape)
+            matrix = assemble(geometry, kernel)
+            cache.store_matrix(path, matrix)
     return matrix
 
 

@@ -12,7 +12,7 @@ from ct_dip.dip.config import DipConfig
 from ct_dip.dip.ensemble import Ensemble
 from ct_dip.dip.fit import fit_dip, fit_many
 from ct_dip.dip.presets import resolve
-from ct_dip.dip.start import make_start, network_scale
+from ct_dip.dip.start import make_starts, network_scale
 from ct_dip.errors import ScanError
 from ct_dip.geometry import Volume
 from ct_dip.operators import ray_transform
@@ -33,7 +33,8 @@ def test_every_scan_has_the_strength_that_its_views_choose():
     for scan, fit in zip(scans, fits, strict=True):
         sinogram, variance = torch.as_tensor(scan.sinogram.copy()), torch.as_tensor(scan.variance)
         choice = choose_tv_strength(TRANSFORM, sinogram, variance, GEOMETRY)
-        assert fit.strength == choice.recommended
+        # Those of several scans are solved together until the last one has a gap of 1e-2.
+        assert fit.strength == pytest.approx(choice.recommended, rel=0.01)
     assert fits[0].strength != fits[1].strength
 
 
@@ -54,7 +55,7 @@ def test_the_scale_comes_from_the_data_whatever_the_scan_says():
 def test_the_misfit_of_total_variation_grows_with_its_strength():
     scan = make(same_grid=True)
     settings = [resolve(QUICK.model_copy(update={"strength": s}), (20, 20)) for s in (0.1, 5.0)]
-    weak, strong = (make_start(scan, each, TRANSFORM, CPU).tv_misfit for each in settings)
+    weak, strong = (make_starts([scan], each, TRANSFORM, CPU)[0].tv_misfit for each in settings)
     assert weak < 1 < strong
 
 
@@ -63,7 +64,7 @@ def test_a_fit_does_not_wait_for_a_misfit_that_total_variation_never_reaches():
     scan = make(same_grid=True)
     proud = replace(scan, noise=WhiteNoise(std=scan.noise.std / 3))
     settings = DipConfig(channels=(16, 16), cooldown_steps=50, max_steps=1500, strength=4.0)
-    start = make_start(proud, resolve(settings, (20, 20)), TRANSFORM, CPU)
+    (start,) = make_starts([proud], resolve(settings, (20, 20)), TRANSFORM, CPU)
     assert start.tv_misfit > 4
     fit = fit_dip(proud, settings, transform=TRANSFORM)
     assert fit.stopped_by == "discrepancy"

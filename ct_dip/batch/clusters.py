@@ -1,0 +1,153 @@
+"""Where tasks run: in this process, on a Dask cluster of this machine, on one that is there, or on SLURM."""
+
+import contextlib
+import importlib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ct_dip.errors import CtDipError, InputError
+
+_CONNECT_SECONDS = 20
+_SLURM = {  # options of --slurm, with what they must look like
+    "partition": r"[\w.,-]+",
+    "account": r"[\w.-]+",
+    "jobs": r"[1-9]\d{0,4}",
+    "cores": r"[1-9]\d{0,3}",
+    "memory": r"[1-9]\d*(\.\d+)?\s*[MGT]i?B?",
+    "time": r"(\d+-)?\d{1,3}:\d\d(:\d\d)?",
+    "gres": r"[\w.:,-]+",
+    "constraint": r"[\w.&|*\[\]()-]+",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slurm:
+    """Jobs on a SLURM cluster: ``jobs`` of them, each with ``cores`` that items share.
+
+    Args:
+        memory: of a job, as ``16GB``; ``time`` the longest that it may last, as ``04:00:00``.
+        others: further options of ``sbatch``, by name.
+    """
+
+    partition: str
+    jobs: int
+    cores: int
+    memory: str
+    time: str
+    others: Mapping[str, str]
+
+    @staticmethod
+    def parse(text: str) -> "Slurm":
+        """Read ``partition=gpu,jobs=4,cores=8,memory=16GB,time=04:00:00``.
+
+        Raises:
+            InputError: names the option, its value and what it may be.
+        """
+        values: dict[str, str] = {}
+        for part in text.split(","):
+            name, equals, value = (word.strip() for word in part.partition("="))
+            if name not in _SLURM or not equals:
+                raise InputError(
+                    f"--slurm {part.strip()!r} is not an option; write NAME=VALUE with a name of "
+                    f"{', '.join(_SLURM)}"
+                )
+            if name in values:
+                raise InputError(f"--slurm {name} is given twice; drop one of them")
+            if not re.fullmatch(_SLURM[name], value):
+                raise InputError(f"--slurm {name}={value!r} is not a {name} that SLURM takes; correct it")
+            values[name] = value
+        if "partition" not in values:
+            raise InputError("--slurm needs a partition; write for example --slurm partition=main,jobs=4")
+        return Slurm(
+            partition=values.pop("partition"),
+            jobs=int(values.pop("jobs", "1")),
+            cores=int(values.pop("cores", "1")),
+            memory=values.pop("memory", "4GB"),
+            time=values.pop("time", "24:00:00"),
+            others=values,
+        )
+
+    def settings(self, threads: int) -> dict[str, Any]:
+        """Return what ``dask_jobqueue.SLURMCluster`` is told: a worker for every so many threads."""
+        processes = max(1, self.cores // threads)
+        return {
+            "queue": self.partition,
+            "account": self.others.get("account"),
+            "cores": self.cores,
+            "processes": processes,
+            "memory": self.memory,
+            "walltime": self.time,
+            "job_extra_directives": [f"--{k}={v}" for k, v in self.others.items() if k != "account"],
+            # One task at a time: it has the worker's threads for itself, in a process of its own.
+            "worker_extra_args": ["--nthreads", "1", "--memory-limit", "0"],
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where an evaluation runs.
+
+    Args:
+        workers: processes of this machine; 0 is this process itself, without Dask.
+        scheduler: address of a Dask scheduler that is there, or ``slurm``, jobs for one; or neither.
+    """
+
+    workers: int
+    scheduler: str | None = None
+    slurm: Slurm | None = None
+
+
+@contextlib.contextmanager
+def connect(place: Place, threads: int) -> Iterator[Any]:
+    """Enter a Dask client of the place; it and what was started for it is closed at the end.
+
+    Raises:
+        InputError: Dask is not installed, or no scheduler answers.
+    """
+    distributed = require("distributed", "batch")
+    with contextlib.ExitStack() as stack:
+        if place.scheduler is not None:
+            try:
+                client = stack.enter_context(distributed.Client(place.scheduler, timeout=_CONNECT_SECONDS))
+                client.wait_for_workers(1, timeout=_CONNECT_SECONDS)
+            except (OSError, ValueError, TimeoutError) as error:
+                raise InputError(
+                    f"--scheduler {place.scheduler}: no Dask scheduler with a worker answers ({error}); "
+                    "start dask scheduler and dask worker, or check the address, as tcp://host:8786"
+                ) from error
+        else:
+            cluster = _slurm(place.slurm, threads) if place.slurm is not None else _local(place.workers)
+            client = stack.enter_context(distributed.Client(stack.enter_context(cluster)))
+        yield client
+
+
+def _local(workers: int) -> Any:
+    return require("distributed", "batch").LocalCluster(
+        n_workers=workers, threads_per_worker=1, memory_limit=0, dashboard_address="127.0.0.1:0"
+    )
+
+
+def _slurm(slurm: Slurm, threads: int) -> Any:
+    cluster = require("dask_jobqueue", "cluster").SLURMCluster(**slurm.settings(threads))
+    try:
+        cluster.scale(jobs=slurm.jobs)
+    except OSError as error:
+        raise CtDipError(f"SLURM cannot be asked ({error}); run this where sbatch is") from error
+    return cluster
+
+
+def require(module: str, extra: str) -> Any:
+    """Import an optional package.
+
+    Raises:
+        InputError: it is not installed; says how to get it.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise InputError(
+            f"the package {module!r} is not installed; run pip install 'ct_dip[{extra}]'"
+            + (", or give --workers 0 to use this process alone" if extra == "batch" else "")
+        ) from error

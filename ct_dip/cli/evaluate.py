@@ -1,0 +1,137 @@
+"""``ct-dip evaluate``: methods on a whole dataset, on this machine or a cluster."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ct_dip.cli.console import ConsoleProgress, message, print_table
+from ct_dip.cli.options import Device, Preset, Verbose
+from ct_dip.errors import CtDipError, InterruptedRunError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ct_dip.batch.table import Row
+
+_SHOWN = ("psnr", "ssim", "log_likelihood_1", "coverage_95_near", "heldout_log_density")
+
+
+def evaluate(
+    dataset: Annotated[
+        str,
+        typer.Argument(
+            help="LoDoPaB or 2DeteCT folder, folder of scan files, quoted pattern, or CSV manifest."
+        ),
+    ],
+    method: Annotated[
+        str, typer.Option(help="As ct-dip methods lists them, with commas, as fbp,tv,lin-dip.")
+    ],
+    out: Annotated[
+        Path, typer.Option(help="Folder for the table, results and scores; the same one goes on.")
+    ],
+    items: Annotated[str | None, typer.Option(help="As 0:100 or 3,7,20:30. Default: all.")] = None,
+    part: Annotated[
+        str | None, typer.Option(help="Of LoDoPaB: test, validation, …; of 2DeteCT: mode2, ….")
+    ] = None,
+    views: Annotated[
+        int | None, typer.Option(help="Keep so many views of every scan, evenly spaced.", min=1)
+    ] = None,
+    detector_bin: Annotated[
+        int, typer.Option(help="Put so many neighbouring detector bins together.", min=1)
+    ] = 1,
+    preset: Preset = None,
+    config: Annotated[Path | None, typer.Option(help="YAML file with settings of the methods.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="One setting, as tv.strength=0.5; repeatable.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Of every random choice.", min=0)] = None,
+    device: Device = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            help="Processes. Default: what cores and memory allow. 0: this process alone, without Dask.",
+            min=0,
+        ),
+    ] = None,
+    threads: Annotated[
+        int | None,
+        typer.Option(help="Of every worker. Default: 1, more where memory leaves cores idle.", min=1),
+    ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(help="Dask scheduler that is there, as tcp://host:8786.")
+    ] = None,
+    slurm: Annotated[
+        str | None,
+        typer.Option(help="Jobs to start, as partition=main,jobs=4,cores=8,memory=16GB,time=04:00:00."),
+    ] = None,
+    light: Annotated[bool, typer.Option("--light", help="Keep scores alone, no result files.")] = False,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Try again what failed.")] = False,
+    max_failures: Annotated[
+        int | None, typer.Option(help="Stop after more failures than this. Default: never.", min=0)
+    ] = None,
+    item_minutes: Annotated[
+        float | None, typer.Option(help="Longest that an item may take; then it has failed.")
+    ] = None,
+    submission: Annotated[
+        bool, typer.Option("--submission", help="Write a zip file for LoDoPaB's challenge.")
+    ] = False,
+    budget_memory: Annotated[
+        str | None,
+        typer.Option(help="Memory of all workers together, as 16G. Default: half of the free memory."),
+    ] = None,
+    verbose: Verbose = False,
+) -> None:
+    """Reconstruct and score many items of a dataset; failures are written down and stop nothing."""
+    from ct_dip.batch.evaluate import evaluate as run
+
+    options = {"preset": preset, "seed": seed, "device": device}
+    try:
+        rows = run(
+            dataset,
+            [name.strip() for name in method.split(",") if name.strip()],
+            out=out,
+            items=items,
+            part=part,
+            views=views,
+            detector_bin=detector_bin,
+            config=config,
+            settings=set_ or (),
+            workers=workers,
+            threads=threads,
+            scheduler=scheduler,
+            slurm=slurm,
+            memory_budget=budget_memory,
+            light=light,
+            retry_failed=retry_failed,
+            max_failures=max_failures,
+            item_minutes=item_minutes,
+            submission=submission,
+            progress=ConsoleProgress(),
+            **{name: value for name, value in options.items() if value is not None},
+        )
+    except KeyboardInterrupt:
+        raise InterruptedRunError(f"interrupted; the same command goes on from {out}") from None
+    print_table(f"{len({row.item for row in rows})} items", summary(rows))
+    failed = [row for row in rows if row.state == "failed"]
+    if failed:
+        message(f"first failure: {failed[0].label} with {failed[0].method}: {failed[0].error}")
+    if len(failed) == len(rows):
+        raise CtDipError(f"everything failed; --retry-failed tries it again; see {out / 'scores.csv'}")
+    message(f"{out / 'scores.csv'} has every figure; ct-dip report {out} writes the page")
+
+
+def summary(rows: "Sequence[Row]") -> dict[str, str]:
+    """A line for every method: counts, and means over the items that have the figure."""
+    lines = {}
+    for method in dict.fromkeys(row.method for row in rows):
+        own = [row for row in rows if row.method == method]
+        counts = {state: sum(row.state == state for row in own) for state in ("done", "failed", "pending")}
+        parts = [f"{count} {state}" for state, count in counts.items() if count]
+        for name in (*_SHOWN, "seconds"):
+            values = [row.seconds if name == "seconds" else row.scores.get(name) for row in own]
+            known = [value for value in values if value is not None]
+            if known:
+                parts.append(f"{name} {sum(known) / len(known):.4g}")
+        lines[method] = ", ".join(parts)
+    return lines

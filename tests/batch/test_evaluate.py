@@ -1,0 +1,274 @@
+"""Whole evaluations with two real worker processes, and what happens when something is killed."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import h5py
+import numpy as np
+import psutil
+import pyarrow.parquet
+import pytest
+
+import ct_dip
+from ct_dip.batch.table import read_facts, read_rows
+from ct_dip.data.scan_file import write_scan
+from ct_dip.errors import CtDipError, InputError
+from tests.batch.gated import Gated
+
+ITEMS, OPEN = 12, 5  # scans, and those before the gate
+EARLY = 4  # rows that are finished before any task can reach beyond the gate
+CORRUPT, NAN = 2, 7
+BAD = {CORRUPT: "s02", NAN: "s07"}
+METHODS = ["fbp", "tv"]
+SETTINGS = ["tv.strength=0.5"]
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def scans(tmp_path_factory):
+    """Twelve scans of 16², of which one has a corrupted chunk and one a value that is not a number."""
+    folder = tmp_path_factory.mktemp("scans")
+    geometry = ct_dip.scanner(ct_dip.Volume(shape=(16, 16)), views=10)
+    for i in range(ITEMS):
+        scan = ct_dip.simulate("ellipses", geometry, noise=ct_dip.NoiseLevel(relative=0.05), seed=i)
+        write_scan(folder / f"s{i:02d}.h5", scan)
+    with h5py.File(folder / "s02.h5") as file:
+        place = file["sinogram"].id.get_chunk_info(0).byte_offset
+    content = bytearray((folder / "s02.h5").read_bytes())
+    content[place : place + 40] = b"\xff" * 40
+    (folder / "s02.h5").write_bytes(content)
+    with h5py.File(folder / "s07.h5", "r+") as file:
+        file["sinogram"][3, 3] = np.nan
+    return folder
+
+
+@pytest.fixture(scope="module")
+def serial(scans, tmp_path_factory):
+    """The same evaluation in this process, one item after the other."""
+    out = tmp_path_factory.mktemp("serial")
+    ct_dip.evaluate(Gated(scans), METHODS, settings=SETTINGS, out=out, workers=0, memory_budget="3G")
+    return out
+
+
+def run(scans, out, gate=None, **options):
+    dataset = Gated(scans, gate, OPEN)
+    usual = {"settings": SETTINGS, "workers": 2, "memory_budget": "3G"}
+    return ct_dip.evaluate(dataset, METHODS, out=out, **usual | options)
+
+
+def at_the_gate(out, do, gate=None):
+    """Do something, in a thread, when the first items are finished; then open the gate."""
+
+    def wait_and_do():
+        try:
+            wait_for(lambda: len(finished(out)) >= EARLY)
+            do()
+        finally:
+            if gate is not None:
+                gate.touch()
+
+    thread = threading.Thread(target=wait_and_do)
+    thread.start()
+    return thread
+
+
+def finished(out):
+    try:
+        return [row for row in read_rows(out) if row.state in ("done", "failed")]
+    except InputError:  # not begun
+        return []
+
+
+def wait_for(condition, seconds=90):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.05)
+
+
+def contents(path):
+    """All that a result file holds but times and memory."""
+    with h5py.File(path) as file:
+        arrays = {}
+        file.visititems(
+            lambda name, node: arrays.update({name: node[()].tobytes()}) if hasattr(node, "dtype") else None
+        )
+        facts = {name: value for name, value in file.attrs.items() if name not in ("seconds", "metrics")}
+        metrics = json.loads(file.attrs["metrics"])
+    metrics.pop("peak_memory_mb")
+    return arrays, facts, metrics
+
+
+def check_whole(out, serial):
+    """All good items are done exactly once, bad ones are reported, and bits are those of the serial run."""
+    rows, expected = read_rows(out), read_rows(serial)
+    assert [(r.item, r.method) for r in rows] == [(i, m) for i in range(ITEMS) for m in METHODS]
+    assert [r.finished for r in rows] == [1] * len(rows)
+    for row, same in zip(rows, expected, strict=True):
+        assert (row.state, row.error, row.scores) == (same.state, same.error, same.scores)
+        assert row.state == ("failed" if row.item in BAD else "done")
+        if row.state == "done":
+            assert contents(out / row.result) == contents(serial / same.result)
+            assert row.seconds > 0
+
+
+def test_bad_items_are_reported_and_stop_nothing(serial):
+    rows = {(row.item, row.method): row for row in read_rows(serial)}
+    assert "s02.h5" in rows[CORRUPT, "tv"].error
+    assert "sinogram[3, 3] is nan" in rows[NAN, "fbp"].error
+    assert sum(row.state == "done" for row in rows.values()) == len(METHODS) * (ITEMS - len(BAD))
+
+
+def test_scores_are_those_of_reconstruct(scans, serial):
+    config = ct_dip.load_config(method="tv", settings=SETTINGS)
+    alone = ct_dip.reconstruct(scans / "s04.h5", config)
+    row = next(row for row in read_rows(serial) if (row.item, row.method) == (4, "tv"))
+    assert row.scores["psnr"] == alone.scores.psnr.value
+    np.testing.assert_array_equal(ct_dip.read_result(serial / row.result).mean, alone.mean)
+
+
+def test_a_killed_worker_loses_what_was_under_way_alone(scans, serial, tmp_path):
+    def kill_a_worker():
+        started = [p for p in psutil.Process().children() if "spawn_main" in " ".join(p.cmdline())]
+        started[0].kill()
+
+    saboteur = at_the_gate(tmp_path, kill_a_worker, tmp_path / "gate")
+    run(scans, tmp_path, tmp_path / "gate")
+    saboteur.join()
+    check_whole(tmp_path, serial)
+
+
+def test_a_killed_client_goes_on(scans, serial, tmp_path):
+    script = (
+        "import sys; from tests.batch.test_evaluate import run; from pathlib import Path\n"
+        "if __name__ == '__main__': run(Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[2]) / 'gate')"
+    )
+    client = subprocess.Popen([sys.executable, "-c", script, scans, tmp_path], cwd=ROOT)
+    wait_for(lambda: len(finished(tmp_path)) >= EARLY)
+    family = psutil.Process(client.pid).children(recursive=True)
+    with pytest.raises(InputError, match=f"process {client.pid} on .* works on this evaluation"):
+        run(scans, tmp_path)
+    client.kill()
+    client.wait()
+    before = {row.result: (tmp_path / row.result).stat().st_mtime_ns for row in done_of(tmp_path)}
+    assert any(row.state == "running" for row in read_rows(tmp_path))
+    assert len(family) >= 4  # two workers, each with a child
+    assert psutil.wait_procs(family, timeout=30)[1] == []  # nobody works on for nobody
+    (tmp_path / "gate").touch()
+    run(scans, tmp_path, tmp_path / "gate", workers=0)
+    check_whole(tmp_path, serial)
+    after = {row.result: (tmp_path / row.result).stat().st_mtime_ns for row in done_of(tmp_path)}
+    assert before.items() <= after.items()  # nothing is done twice
+
+
+def done_of(out):
+    return [row for row in finished(out) if row.result is not None]
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    """A scheduler and two workers of their own, as somebody would start them."""
+    place = tmp_path / "scheduler.json"
+    own = {"cwd": ROOT, "stderr": subprocess.DEVNULL}
+    parts = [
+        subprocess.Popen(
+            [sys.executable, "-m", "distributed.cli.dask_scheduler", "--port", "0", "--no-dashboard"]
+            + ["--host", "127.0.0.1", "--scheduler-file", place],
+            **own,
+        )
+    ]
+    wait_for(place.exists)
+    parts.append(
+        subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "distributed.cli.dask_worker",
+                "--scheduler-file",
+                place,
+                "--nworkers",
+                "2",
+            ]
+            + ["--nthreads", "1", "--memory-limit", "0", "--no-dashboard"],
+            **own,
+        )
+    )
+    yield json.loads(place.read_text())["address"], *parts
+    for part in parts:
+        for process in [*psutil.Process(part.pid).children(recursive=True), part]:
+            process.kill()
+        part.wait()
+
+
+def test_a_killed_scheduler_ends_the_run_and_it_goes_on(scans, serial, tmp_path, cluster):
+    address, scheduler, _ = cluster
+    elsewhere = {"scheduler": address, "workers": None, "threads": 1}
+    saboteur = at_the_gate(tmp_path / "out", lambda: scheduler.send_signal(signal.SIGKILL))
+    with pytest.raises(CtDipError, match=r"scheduler is gone .* the same command goes on"):
+        run(scans, tmp_path / "out", tmp_path / "gate", **elsewhere)
+    saboteur.join()
+    assert EARLY <= len(finished(tmp_path / "out")) <= len(METHODS) * OPEN
+    (tmp_path / "gate").touch()
+    run(scans, tmp_path / "out", tmp_path / "gate", workers=0)
+    check_whole(tmp_path / "out", serial)
+
+
+def test_scores_are_written_as_csv_and_parquet(serial):
+    with (serial / "scores.csv").open() as file:
+        lines = list(csv.DictReader(file))
+    table = pyarrow.parquet.read_table(serial / "scores.parquet").to_pylist()
+    assert len(lines) == len(table) == len(METHODS) * ITEMS
+    for line, cells, row in zip(lines, table, read_rows(serial), strict=True):
+        assert (int(line["item"]), line["state"]) == (row.item, row.state) == (cells["item"], cells["state"])
+        assert cells["psnr"] == row.scores.get("psnr")
+        assert line["psnr"] == ("" if cells["psnr"] is None else str(cells["psnr"]))
+
+
+def test_other_settings_are_refused_with_the_difference(scans, serial):
+    with pytest.raises(InputError, match=r"begun with methods\.tv\.tv\.strength 0\.5, not 0\.7"):
+        run(scans, serial, settings=["tv.strength=0.7"], workers=0)
+    with pytest.raises(InputError, match=r"begun with items \[0, 1, .*, not \[0, 1, 2\]"):
+        run(scans, serial, items="0:3", workers=0)
+    assert set(read_facts(serial)) >= {"dataset", "items", "methods", "versions", "threads"}
+
+
+def test_what_failed_is_tried_again_when_it_is_asked_for(scans, tmp_path):
+    light = {"workers": 0, "light": True, "items": [1, CORRUPT, NAN]}
+    with pytest.raises(CtDipError, match="more than --max-failures 1"):
+        run(scans, tmp_path, max_failures=1, **light)
+    run(scans, tmp_path, **light)
+    rows = run(scans, tmp_path, **light)
+    assert [row.finished for row in rows] == [1] * 6
+    rows = run(scans, tmp_path, retry_failed=True, **light)
+    assert [row.finished for row in rows] == [1, 1, 2, 2, 2, 2]
+    assert not (tmp_path / "items").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"items": "0:99"}, "the dataset has 12 items"),
+        ({"workers": -1}, "--workers -1 must be at least 0"),
+        ({"item_minutes": 0.0, "workers": 1}, "--item-minutes 0 must be positive"),
+        ({"item_minutes": 1.0, "workers": 0}, "needs a worker that can be stopped"),
+        ({"scheduler": "tcp://127.0.0.1:1", "slurm": "partition=a"}, "give one of them"),
+        ({"scheduler": "tcp://127.0.0.1:1"}, "drop it, or --scheduler"),
+        ({"workers": 500}, "give at most"),
+        ({"methods": ["fbp", "nothing"]}, "'nothing' is not known"),
+    ],
+)
+def test_bad_options_are_refused(scans, tmp_path, options, text):
+    options = {"methods": ["fbp"], "workers": 2, "memory_budget": "3G"} | options
+    with pytest.raises(InputError, match=text):
+        ct_dip.evaluate(Gated(scans), options.pop("methods"), out=tmp_path, **options)
+
+
+def test_the_process_is_left_as_it_was():
+    assert [p for p in psutil.Process(os.getpid()).children() if "spawn_main" in " ".join(p.cmdline())] == []

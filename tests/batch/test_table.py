@@ -1,0 +1,106 @@
+"""The table of record: states, what is done stays done, and another evaluation is refused."""
+
+import json
+import sqlite3
+
+import pytest
+
+from ct_dip.batch.table import FILE, Row, Table, read_facts, read_rows
+from ct_dip.errors import InputError
+
+FACTS = {"dataset": "three scans", "methods": {"tv": {"strength": 0.5}}}
+ITEMS = {4: "four", 7: "seven", 9: "nine"}
+
+
+def begin(folder, **changes):
+    table = Table(folder)
+    table.begin(FACTS | changes, ITEMS, ["fbp", "tv"])
+    return table
+
+
+def row(item, method, state="done", **others):
+    return Row(item=item, method=method, label=ITEMS[item], state=state, **others)
+
+
+def test_rows_go_from_pending_to_done_or_failed(tmp_path):
+    with begin(tmp_path) as table:
+        assert table.pairs("pending") == [(i, m) for i in ITEMS for m in ("fbp", "tv")]
+        table.mark([(4, "fbp"), (7, "tv")], "running")
+        good = row(4, "fbp", seconds=1.5, peak_memory_mb=3.0, scores={"psnr": 30.5}, result="a/b.h5")
+        table.record([good, row(7, "tv", "failed", error="broken")])
+        assert {r.state for r in read_rows(tmp_path)} == {"pending", "done", "failed"}  # while it is open
+    rows = {(r.item, r.method): r for r in read_rows(tmp_path)}
+    assert list(rows) == [(i, m) for i in ITEMS for m in ("fbp", "tv")]
+    assert rows[4, "fbp"] == row(
+        4,
+        "fbp",
+        finished=1,
+        **{
+            k: getattr(good, k)
+            for k in good.__dict__
+            if k in ("seconds", "peak_memory_mb", "scores", "result")
+        },
+    )
+    assert rows[7, "tv"].error == "broken"
+    assert read_facts(tmp_path) == FACTS
+
+
+def test_what_was_under_way_is_pending_again_and_done_stays_done(tmp_path):
+    with begin(tmp_path) as table:
+        table.mark([(4, "fbp"), (7, "fbp")], "running")
+        table.record([row(4, "fbp", scores={"psnr": 1.0}), row(9, "tv", "failed", error="no")])
+    with begin(tmp_path) as table:
+        assert (7, "fbp") in table.pairs("pending")
+        table.record([row(4, "fbp", scores={"psnr": 2.0})])  # by a worker that nobody waits for any more
+        assert (9, "tv") not in table.pairs("pending")
+        table.retry_failed()
+        assert (9, "tv") in table.pairs("pending")
+    first = read_rows(tmp_path)[0]
+    assert (first.scores, first.finished) == ({"psnr": 1.0}, 1)
+
+
+def test_another_evaluation_is_refused_with_the_first_difference(tmp_path):
+    begin(tmp_path).__exit__()
+    with Table(tmp_path) as table:
+        with pytest.raises(InputError, match=r'begun with dataset "three scans", not "four"'):
+            table.begin(FACTS | {"dataset": "four"}, ITEMS, ["fbp", "tv"])
+        with pytest.raises(InputError, match=r"begun with methods\.tv\.strength 0\.5, not null"):
+            table.begin(FACTS | {"methods": {"tv": {}}}, ITEMS, ["fbp", "tv"])
+        with pytest.raises(InputError, match="begun with light null, not true"):
+            table.begin(FACTS | {"light": True}, ITEMS, ["fbp", "tv"])
+
+
+@pytest.mark.parametrize(
+    ("process", "host", "age", "refused"),
+    [
+        (1, None, 1e6, True),  # runs, whenever it last said so
+        (2**22 + 1, None, 0, False),  # there is no such process
+        (1, "elsewhere", 5, True),
+        (1, "elsewhere", 1000, False),
+    ],
+)
+def test_one_client_at_a_time(tmp_path, process, host, age, refused, monkeypatch):
+    import socket
+    import time
+
+    begin(tmp_path).__exit__()
+    client = {"host": host or socket.gethostname(), "process": process, "time": time.time() - age}
+    with sqlite3.connect(tmp_path / FILE) as file:
+        file.execute("INSERT OR REPLACE INTO facts VALUES ('client', ?)", [json.dumps(client)])
+    file.close()
+    if refused:
+        with pytest.raises(InputError, match=f"process {process} on {client['host']} works on"):
+            Table(tmp_path)
+    else:
+        begin(tmp_path).__exit__()
+
+
+def test_a_folder_without_a_table_is_refused(tmp_path):
+    with pytest.raises(InputError, match="holds no evaluation"):
+        read_rows(tmp_path)
+    (tmp_path / FILE).write_bytes(b"something else" * 100)
+    with pytest.raises(InputError, match="is it a table of ct-dip evaluate"):
+        read_rows(tmp_path)
+    with pytest.raises(InputError, match="cannot be written"):
+        Table(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [FILE]
