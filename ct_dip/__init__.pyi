@@ -1,4 +1,4 @@
-# The public names of ct_dip, for Python (see __init__.py) and for type checkers.
+# The public names of ct_dip, for Python (see __init__.py) and for type checkers. Sorted by ruff.
 
 from . import memory as memory
 from .batch.evaluate import evaluate as evaluate

@@ -119,9 +119,9 @@ def test_a_mask_without_a_pixel_or_of_nan_is_refused(tmp_path, value):
     mask = np.full(PARALLEL.domain_shape, float(value))
     with pytest.raises(ScanError, match="mask must be true for at least one pixel"):
         make(mask=mask)
-    with pytest.raises(ResultError, match="mask must be boolean, and true for one pixel"):
+    with pytest.raises(ResultError, match="mask must be boolean, and true for at least one pixel"):
         Prediction(mean=np.ones(mask.shape), mask=mask)
-    with pytest.raises(ResultError, match="mask must be boolean, and true for one pixel"):
+    with pytest.raises(ResultError, match="mask must be boolean, and true for at least one pixel"):
         Prediction(mean=np.ones(mask.shape), mask=mask > 0)
     write_result(
         tmp_path / "r.h5", Prediction(mean=np.ones(mask.shape), mask=np.ones(mask.shape, dtype=bool))
