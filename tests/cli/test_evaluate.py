@@ -60,7 +60,7 @@ def test_a_run_that_has_hardly_begun_has_a_page(folder, capsys):
         ("evaluate scans --method fbp --out out --views 99 --workers 0", "99 were asked for"),
         ("evaluate scans --method tv --out out --set tv.strenth=1", "did you mean 'strength'?"),
         ("report scans", "scans holds no evaluation"),
-        ("report out --out page.html", "stands in it"),
+        ("report out --out page.html", "written into the folder"),
         ("report scans/s0.h5", "needs a name; give --out"),
     ],
 )
