@@ -67,6 +67,6 @@ def correct_hardening(sinogram: Floats, geometry: Geometry) -> tuple[Floats, str
     if most > _LARGEST:
         return sinogram, f"beam hardening: not corrected, c = {found} would change p by {most:.0%}"
     return (
-        sinogram + found.value * sinogram** 2,
+        sinogram + found.value * sinogram**2,
         f"beam hardening: p + c p², c = {found}, up to {most:.1%} of p",
     )

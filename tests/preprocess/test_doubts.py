@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from ct_dip.importers.data_exchange import read_data_exchange
+from ct_dip.importers.htc2022 import read_htc2022
 
 from benchmarks.object_list import CHOOSE, make_scan
 from ct_dip.data.scan import Scan
 from ct_dip.data.simulate import NoiseLevel, simulate
 from ct_dip.errors import GeometryError
 from ct_dip.geometry import FanBeam, Volume
-from ct_dip.importers.data_exchange import read_data_exchange
-from ct_dip.importers.htc2022 import read_htc2022
 from ct_dip.preprocess.doubts import doubts
 from ct_dip.scanners import scanner, view_angles
 from tests.preprocess.measured import walnut

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from ct_dip.importers.data_exchange import read_data_exchange
+from ct_dip.importers.htc2022 import read_htc2022
 
 from ct_dip.data.simulate import NoiseLevel, simulate
 from ct_dip.errors import ScanError
 from ct_dip.geometry import Volume
-from ct_dip.importers.data_exchange import read_data_exchange
-from ct_dip.importers.htc2022 import read_htc2022
 from ct_dip.preprocess.offset import Estimate, axis_column, find_detector_offset
 from ct_dip.scanners import scanner
 from tests.preprocess.measured import neutron, walnut
