@@ -77,7 +77,7 @@ def _neutron(which: str, side: int, binned: bool) -> Scan:
         volume=ANY_VOLUME,
         angles=view_angles(views, 2 * math.pi),
         detectors=columns,
-        center_of_rotation=245.2 - (columns - 1) / 2,  # where FBP has most energy; `find_axis` does not end
+        center_of_rotation=245.2 - (columns - 1) / 2,  # where FBP has most energy
     )
     sinogram, _ = line_integrals(readings, air)
     scan = Scan(sinogram=sinogram, geometry=geometry, source="neutron sinogram, nghia-vo/sarepy, Apache-2.0")

@@ -93,7 +93,6 @@ TESTED_IN = {
     "evidence/marginal.py": "evidence/test_evidence.py",
     "evidence/model.py": "evidence/test_evidence.py",
     "importers/array_file.py": "importers/test_formats.py",
-    "importers/axis.py": "importers/test_formats.py",
     "importers/build.py": "importers/test_rows.py",
     "importers/content.py": "importers/test_formats.py",
     "importers/describe.py": "importers/test_more_formats.py",

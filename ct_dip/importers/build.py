@@ -15,10 +15,11 @@ from ct_dip.data.plausibility import refuse_impossible
 from ct_dip.data.scan import Scan
 from ct_dip.errors import ScanError
 from ct_dip.geometry import FanBeam, Geometry, ParallelBeam
-from ct_dip.importers.axis import find_axis
 from ct_dip.importers.grid import ANY_VOLUME, check_bin, on_grid
 from ct_dip.importers.preprocess import integrals_of
 from ct_dip.importers.recording import MissingError, Recording
+from ct_dip.preprocess.doubts import doubts
+from ct_dip.preprocess.offset import axis_column, find_detector_offset
 
 _BLOCK_SHARE = 8  # of the memory budget, one over, for the rows that are read at once
 
@@ -65,7 +66,7 @@ def build_scans(
                 steps=(*recording.steps, *integrals.steps, *found),
                 warnings=(*integrals.warnings, *_tilt(recording, geometry, row)),
             )
-            yield row, scan
+            yield row, dataclasses.replace(scan, warnings=(*scan.warnings, *doubts(scan)))
 
 
 def pick_rows(wanted: str | None, rows: int) -> range:
@@ -96,18 +97,30 @@ def pick_rows(wanted: str | None, rows: int) -> range:
 
 
 def with_axis(recording: Recording, row: int) -> tuple[Recording, tuple[str, ...]]:
-    """The recording with its rotation axis, and what was done to find it."""
+    """Return the recording with its rotation axis, and what was done to find it.
+
+    Raises:
+        ScanError: a parallel beam's views do not determine it; the axis of a fan beam is then taken to be in
+            the middle.
+    """
     if recording.center_of_rotation is not None:
         return recording, ()
+    integrals = integrals_of(recording.read(row, row + 1).row(0), counts=recording.counts)
+    refuse_impossible(integrals.sinogram)  # of which no axis can be found
+    geometry = _geometry(recording)
+    try:
+        offset = find_detector_offset(integrals.sinogram, geometry)
+    except ScanError as error:
+        if not recording.is_fan:
+            raise ScanError(f"{error}; give --center COLUMN") from error
+        step = "rotation axis taken to be in the middle of the fan; --center COLUMN says otherwise"
+        return dataclasses.replace(recording, center_of_rotation=0.0), (step,)
     if recording.is_fan:
-        axis, step = 0.0, "rotation axis taken to be in the middle of the fan; --center COLUMN says otherwise"
-    else:
-        assert recording.angles is not None
-        integrals = integrals_of(recording.read(row, row + 1).row(0), counts=recording.counts)
-        refuse_impossible(integrals.sinogram)  # of which no axis can be found
-        column = find_axis(integrals.sinogram, recording.angles)
-        axis, step = recording.axis_at(column), f"rotation axis found at column {column:.2f} of row {row}"
-    return dataclasses.replace(recording, center_of_rotation=axis), (step,)
+        found = dataclasses.replace(recording, detector_offset=offset.value, center_of_rotation=0.0)
+        return found, (f"detector offset found: {offset} mm",)
+    column = axis_column(offset, geometry)
+    found = dataclasses.replace(recording, center_of_rotation=recording.axis_at(column.value))
+    return found, (f"rotation axis found at column {column} of row {row}",)
 
 
 def _geometry(recording: Recording) -> Geometry:

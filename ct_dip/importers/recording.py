@@ -60,7 +60,7 @@ class Recording:
         angles: of the views, rad, (views,).
         detector_pitch, source_origin, origin_detector, detector_offset: mm, see `ct_dip.geometry`; a fan beam
             has both distances, a parallel beam has none.
-        center_of_rotation: mm; if ``None`` it is searched in the data of a parallel beam, 0 in a fan beam.
+        center_of_rotation: mm; if ``None``, the axis or the detector's offset is searched in the data.
         noise: what the file states of it.
         source: where it comes from, in words.
         steps: what was done to the readings already.
@@ -95,6 +95,8 @@ class Recording:
         views, _, columns = self.shape
         if options.arc is not None:
             changes["angles"] = view_angles(views, options.arc)
+        if options.detector_offset is not None and self.center_of_rotation is None:
+            changes["center_of_rotation"] = 0.0  # the user has measured it: it is not searched
         changed = dataclasses.replace(self, **changes)
         if options.center is None:
             return changed

@@ -109,7 +109,6 @@ FLATS = np.random.default_rng(0).normal(2000, 20, (9, 1, 48))
         ({}, "--center left", ("--center 'left'", "auto")),
         ({}, "--center 0", ("no field of view", "--width")),
         ({}, "--detector-pitch 0", ("detector_pitch", "positive")),
-        ({"theta": np.linspace(0, 90, 60)}, "", ("rotation axis", "150°", "--center COLUMN")),
     ],
 )
 def test_data_exchange(folder, refused, changes, options, words):

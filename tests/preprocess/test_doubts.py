@@ -5,14 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from ct_dip.importers.data_exchange import read_data_exchange
-from ct_dip.importers.htc2022 import read_htc2022
 
 from benchmarks.object_list import CHOOSE, make_scan
 from ct_dip.data.scan import Scan
 from ct_dip.data.simulate import NoiseLevel, simulate
 from ct_dip.errors import GeometryError
 from ct_dip.geometry import FanBeam, Volume
+from ct_dip.importers.run import import_scan
 from ct_dip.preprocess.doubts import doubts
 from ct_dip.scanners import scanner, view_angles
 from tests.preprocess.measured import walnut
@@ -166,10 +165,10 @@ def test_scans_of_the_benchmarks_are_not_doubted(item, real_data):
 
 def test_measured_scans_are_not_doubted(real_data):
     folder = real_data / "htc2022"
-    scans = [read_htc2022(folder / f"htc2022_{name}_full.mat", bin=8) for name in ("01a", "02b")]
-    scans += [read_htc2022(folder / f"htc2022_{name}_limited.mat", bin=8) for name in ("01a", "02b")]
+    scans = [import_scan(folder / f"htc2022_{name}_full.mat", bin=8) for name in ("01a", "02b")]
+    scans += [import_scan(folder / f"htc2022_{name}_limited.mat", bin=8) for name in ("01a", "02b")]
     scans += [scan.select_views(slice(0, None, 24)) for scan in scans[:2]]
-    scans += [walnut(real_data, 120, bin=8), read_data_exchange(real_data / "tooth.h5", row=0, width=640.0)]
+    scans += [walnut(real_data, 120, bin=8), import_scan(real_data / "tooth.h5", row=0, width=640.0)]
     assert [doubts(scan) for scan in scans] == [[]] * len(scans)
 
 

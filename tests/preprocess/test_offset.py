@@ -5,12 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from ct_dip.importers.data_exchange import read_data_exchange
-from ct_dip.importers.htc2022 import read_htc2022
 
 from ct_dip.data.simulate import NoiseLevel, simulate
 from ct_dip.errors import ScanError
 from ct_dip.geometry import Volume
+from ct_dip.importers.run import import_scan
 from ct_dip.preprocess.offset import Estimate, axis_column, find_detector_offset
 from ct_dip.scanners import scanner
 from tests.preprocess.measured import neutron, walnut
@@ -48,7 +47,7 @@ def test_standard_errors_are_calibrated(name):
 
 @pytest.mark.parametrize("row", [0, 1])
 def test_the_axis_of_the_tooth(real_data, row):
-    scan = read_data_exchange(real_data / "tooth.h5", row=row, center=319.5)
+    scan = import_scan(real_data / "tooth.h5", row=row, center=319.5)
     found = axis_column(find_detector_offset(scan.sinogram, scan.geometry), scan.geometry)
     assert found.value == pytest.approx(296.5, abs=1.0)
     assert found.standard_error < 0.1
@@ -74,7 +73,7 @@ def test_half_of_the_neutron_scan_has_the_axis_of_the_whole(real_data):
 
 
 def test_htc_is_corrected_already(real_data):
-    scan = read_htc2022(real_data / "htc2022" / "htc2022_02b_full.mat", bin=2)
+    scan = import_scan(real_data / "htc2022" / "htc2022_02b_full.mat", bin=2)
     found = find_detector_offset(scan.sinogram, replace(scan.geometry, detector_offset=3.0))
     assert abs(found.value) < 0.5 * 0.2  # half of one of its detectors
 

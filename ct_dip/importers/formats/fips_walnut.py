@@ -1,7 +1,7 @@
 """The walnut of the Finnish Inverse Problems Society: a MATLAB file with ``sinogram1200`` or ``sinogram120``.
 
 Raw intensities of a flat fan beam, (2296 detectors, views), over a full circle. The geometry is not in the
-file; it is in Hämäläinen et al. 2015, but for the detector's offset, which was found by sharpness. The tube
+file; it is in Hämäläinen et al. 2015, but for the detector's offset, which is found in the data. The tube
 drifts by 10 % during the scan, so that every view has its own air value.
 """
 
@@ -48,10 +48,8 @@ def _open(path: Path, options: Options) -> Iterator[Recording]:
         counts=True,
         angles=view_angles(VARIABLES[name], 2 * np.pi),
         detector_pitch=0.05,
-        detector_offset=0.28,
         source_origin=110.0,
         origin_detector=190.0,
-        center_of_rotation=0.0,
         source=f"FIPS walnut, {name}; {LICENCE}",
     )
 
