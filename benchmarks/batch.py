@@ -23,7 +23,7 @@ from ct_dip.data.datasets import Dataset
 from ct_dip.data.scan import Scan
 from ct_dip.pipeline import reconstruct
 
-_SAMPLE_SECONDS = 0.5
+_SAMPLE_SECONDS = 0.2
 
 
 class Repeated(Dataset):
@@ -88,24 +88,32 @@ def _networks(count: int, method: str, workers: int) -> Iterator[Row]:
 def _overhead(count: int, workers: int) -> Iterator[Row]:
     scans = kmnist_scans(range(100), views=20, noise=0.05)
     reconstruct(scans[0], method="fbp")
-    start = time.perf_counter()
+    start, own = time.perf_counter(), time.process_time()
     for scan in scans:
         reconstruct(scan, method="fbp")
-    each = (time.perf_counter() - start) / len(scans)
-    _, start_up = _evaluated(Repeated(scans, workers), "fbp", workers)
-    with _Memory() as memory:
+    each, each_cpu = (
+        (now - then) / len(scans) for now, then in ((time.perf_counter(), start), (time.process_time(), own))
+    )
+    with _Processes() as few:
+        _, start_up = _evaluated(Repeated(scans, workers), "fbp", workers)
+    with _Processes() as many:
         _, seconds = _evaluated(Repeated(scans, count), "fbp", workers)
     case = f"fbp, {count} items of 28², {workers} workers"
-    overhead = workers * (seconds - start_up) / count - each
     yield plain(
         "batch",
         f"{case}: core time an item beyond the loop's {1e3 * each:.1f} ms",
-        1e3 * overhead,
+        1e3 * (workers * (seconds - start_up) / count - each),
         "ms",
         items_per_second=count / seconds,
         start_up=start_up,
     )
-    middle, end = memory.between(0.4, 0.6), memory.between(0.8, 1.0)
+    yield plain(
+        "batch",
+        f"{case}: CPU time an item of all processes beyond the loop's {1e3 * each_cpu:.1f} ms",
+        1e3 * ((many.cpu - few.cpu) / count - each_cpu),
+        "ms",
+    )
+    middle, end = many.between(0.4, 0.6), many.between(0.8, 1.0)
     yield plain(
         "batch", f"{case}: memory of all processes, last against middle fifth", end - middle, "MiB", end=end
     )
@@ -121,11 +129,16 @@ def _evaluated(dataset: Dataset, method: str, workers: int) -> tuple[list[TableR
     return rows, seconds
 
 
-class _Memory:
-    """Resident memory of this process and all below it, MiB, sampled by a thread."""
+class _Processes:
+    """Memory and CPU time of this process and all below it, sampled by a thread.
 
-    def __enter__(self) -> "_Memory":
-        self.samples: list[float] = []
+    Attributes:
+        memory: resident, MiB, one number per sample.
+    """
+
+    def __enter__(self) -> "_Processes":
+        self.memory: list[float] = []
+        self._cpu: dict[int, tuple[float, float]] = {}  # by process: first and last
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._sample, daemon=True)
         self._thread.start()
@@ -135,19 +148,29 @@ class _Memory:
         self._done.set()
         self._thread.join()
 
+    @property
+    def cpu(self) -> float:
+        """Seconds in all processes while the block ran."""
+        return sum(last - first for first, last in self._cpu.values())
+
     def _sample(self) -> None:
         import psutil  # which Dask needs
 
+        here = psutil.Process()
         while not self._done.wait(_SAMPLE_SECONDS):
             total = 0
-            for process in [psutil.Process(), *psutil.Process().children(recursive=True)]:
+            for process in [here, *here.children(recursive=True)]:
                 try:
+                    times = process.cpu_times()
                     total += process.memory_info().rss
                 except psutil.Error:  # it has just ended
                     continue
-            self.samples.append(total / 2**20)
+                used = times.user + times.system
+                first = used if process == here else 0.0
+                self._cpu[process.pid] = self._cpu.get(process.pid, (first, used))[0], used
+            self.memory.append(total / 2**20)
 
     def between(self, first: float, last: float) -> float:
-        """Median of the samples in a part of the run."""
-        count = len(self.samples)
-        return float(np.median(self.samples[int(first * count) : max(1, int(last * count))] or [np.nan]))
+        """Median memory in a part of the block."""
+        count = len(self.memory)
+        return float(np.median(self.memory[int(first * count) : max(1, int(last * count))] or [np.nan]))

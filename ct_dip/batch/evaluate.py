@@ -33,6 +33,7 @@ from ct_dip.files import check_writable
 from ct_dip.pipeline import versions
 from ct_dip.progress import Progress
 
+_FEWEST_UNITS = 4  # that items are dealt to where there are as many, so that a few cores have work
 _READ = 100  # items that are tried for one that can be read
 
 
@@ -107,7 +108,10 @@ def evaluate(
             for name, each in configs.items()
         }
         labels = {item: dataset.label(item) for item in numbers}
-        table.begin(_facts(dataset, numbers, labels, configs, share, light), labels, list(configs))
+        most = -(-len(numbers) // _FEWEST_UNITS)
+        units = {n: min(most, batch_size(first, c, share.item_bytes)) for n, c in configs.items()}
+        facts = _facts(dataset, numbers, labels, configs, share, light) | {"units": units}
+        table.begin(facts, labels, list(configs))
         if retry_failed:
             table.retry_failed()
         work = Work(
@@ -119,9 +123,7 @@ def evaluate(
         pending: dict[str, list[int]] = {name: [] for name in configs}
         for item, method in table.pairs("pending"):
             pending[method].append(item)
-        tasks = Tasks(
-            numbers, pending, {n: batch_size(first, c, share.item_bytes) for n, c in configs.items()}
-        )
+        tasks = Tasks(numbers, pending, units)
         left = sum(map(len, pending.values()))
         if left:
             place = dataclasses.replace(place, workers=min(share.workers, left))

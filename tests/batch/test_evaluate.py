@@ -10,6 +10,7 @@ import threading
 import time
 from pathlib import Path
 
+import dask
 import h5py
 import numpy as np
 import psutil
@@ -26,8 +27,8 @@ ITEMS, OPEN = 12, 5  # scans, and those before the gate
 EARLY = 4  # rows that are finished before any task can reach beyond the gate
 CORRUPT, NAN = 2, 7
 BAD = {CORRUPT: "s02", NAN: "s07"}
-METHODS = ["fbp", "tv"]
-SETTINGS = ["tv.strength=0.5"]
+METHODS = ["fbp", "tv", "dip"]  # of which the last one takes three items at once
+SETTINGS = ["tv.strength=0.5", "dip.strength=0.5", "dip.max_steps=12", "dip.cooldown_steps=6"]
 ROOT = Path(__file__).parents[2]
 
 
@@ -127,7 +128,7 @@ def test_bad_items_are_reported_and_stop_nothing(serial):
 
 
 def test_scores_are_those_of_reconstruct(scans, serial):
-    config = ct_dip.load_config(method="tv", settings=SETTINGS)
+    config = ct_dip.load_config(method="tv", settings=SETTINGS[:1])
     alone = ct_dip.reconstruct(scans / "s04.h5", config)
     row = next(row for row in read_rows(serial) if (row.item, row.method) == (4, "tv"))
     assert row.scores["psnr"] == alone.scores.psnr.value
@@ -211,7 +212,8 @@ def test_a_killed_scheduler_ends_the_run_and_it_goes_on(scans, serial, tmp_path,
     address, scheduler, _ = cluster
     elsewhere = {"scheduler": address, "workers": None, "threads": 1}
     saboteur = at_the_gate(tmp_path / "out", lambda: scheduler.send_signal(signal.SIGKILL))
-    with pytest.raises(CtDipError, match=r"scheduler is gone .* the same command goes on"):
+    quick = dask.config.set({"distributed.comm.timeouts.connect": "2s"})
+    with quick, pytest.raises(CtDipError, match=r"scheduler is gone .* the same command goes on"):
         run(scans, tmp_path / "out", tmp_path / "gate", **elsewhere)
     saboteur.join()
     assert EARLY <= len(finished(tmp_path / "out")) <= len(METHODS) * OPEN
@@ -233,10 +235,11 @@ def test_scores_are_written_as_csv_and_parquet(serial):
 
 def test_other_settings_are_refused_with_the_difference(scans, serial):
     with pytest.raises(InputError, match=r"begun with methods\.tv\.tv\.strength 0\.5, not 0\.7"):
-        run(scans, serial, settings=["tv.strength=0.7"], workers=0)
+        run(scans, serial, settings=["tv.strength=0.7", *SETTINGS[1:]], workers=0)
     with pytest.raises(InputError, match=r"begun with items \[0, 1, .*, not \[0, 1, 2\]"):
         run(scans, serial, items="0:3", workers=0)
     assert set(read_facts(serial)) >= {"dataset", "items", "methods", "versions", "threads"}
+    assert read_facts(serial)["units"] == {"fbp": 1, "tv": 1, "dip": 3}
 
 
 def test_what_failed_is_tried_again_when_it_is_asked_for(scans, tmp_path):
@@ -245,9 +248,9 @@ def test_what_failed_is_tried_again_when_it_is_asked_for(scans, tmp_path):
         run(scans, tmp_path, max_failures=1, **light)
     run(scans, tmp_path, **light)
     rows = run(scans, tmp_path, **light)
-    assert [row.finished for row in rows] == [1] * 6
+    assert [row.finished for row in rows] == [1] * 9
     rows = run(scans, tmp_path, retry_failed=True, **light)
-    assert [row.finished for row in rows] == [1, 1, 2, 2, 2, 2]
+    assert [row.finished for row in rows] == [1] * 3 + [2] * 6
     assert not (tmp_path / "items").exists()
 
 
