@@ -25,27 +25,29 @@ def evaluate(
         ),
     ],
     method: Annotated[
-        str, typer.Option(help="As ct-dip methods lists them, with commas, as fbp,tv,lin-dip.")
+        str, typer.Option(help="Methods to run, separated by commas, as fbp,tv,lin-dip; see ct-dip methods.")
     ],
     out: Annotated[
         Path, typer.Option(help="Folder for the table, results and scores; the same one goes on.")
     ],
-    items: Annotated[str | None, typer.Option(help="As 0:100 or 3,7,20:30. Default: all.")] = None,
+    items: Annotated[
+        str | None, typer.Option(help="Items to run, as 0:100 or 3,7,20:30. Default: all.")
+    ] = None,
     part: Annotated[
-        str | None, typer.Option(help="Of LoDoPaB: test, validation, …; of 2DeteCT: mode2, ….")
+        str | None, typer.Option(help="Part of the dataset: test or validation of LoDoPaB, mode2 of 2DeteCT.")
     ] = None,
     views: Annotated[
-        int | None, typer.Option(help="Keep so many views of every scan, evenly spaced.", min=1)
+        int | None, typer.Option(help="Keep this many views of every scan, evenly spaced.", min=1)
     ] = None,
     detector_bin: Annotated[
-        int, typer.Option(help="Put so many neighbouring detector bins together.", min=1)
+        int, typer.Option(help="Combine this many neighbouring detector bins into one.", min=1)
     ] = 1,
     preset: Preset = None,
     config: Annotated[Path | None, typer.Option(help="YAML file with settings of the methods.")] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="One setting, as tv.strength=0.5; repeatable.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Of every random choice.", min=0)] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of all random numbers.", min=0)] = None,
     device: Device = None,
     workers: Annotated[
         int | None,
@@ -56,10 +58,12 @@ def evaluate(
     ] = None,
     threads: Annotated[
         int | None,
-        typer.Option(help="Of every worker. Default: 1, more where memory leaves cores idle.", min=1),
+        typer.Option(
+            help="Threads of each worker. Default: 1, or more where memory leaves cores idle.", min=1
+        ),
     ] = None,
     scheduler: Annotated[
-        str | None, typer.Option(help="Dask scheduler that is there, as tcp://host:8786.")
+        str | None, typer.Option(help="Address of a running Dask scheduler, as tcp://host:8786.")
     ] = None,
     slurm: Annotated[
         str | None,
@@ -71,7 +75,7 @@ def evaluate(
         int | None, typer.Option(help="Stop after more failures than this. Default: never.", min=0)
     ] = None,
     item_minutes: Annotated[
-        float | None, typer.Option(help="Longest that an item may take; then it has failed.")
+        float | None, typer.Option(help="Time limit of one item in minutes; beyond it the item has failed.")
     ] = None,
     submission: Annotated[
         bool, typer.Option("--submission", help="Write a zip file for LoDoPaB's challenge.")

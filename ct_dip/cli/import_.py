@@ -38,12 +38,15 @@ def import_(
             "info FILE says which it is, and which options it needs."
         ),
     ] = "auto",
-    views: Annotated[int | None, typer.Option(help="Keep so many, evenly spread. Default: all.")] = None,
-    bin: Annotated[int, typer.Option(help="Average the counts of so many neighbouring detectors.")] = 1,
-    size: Annotated[
-        int | None, _grid("Pixels of a side. Default: one per ray at the axis.", "--size", "--pixels")
+    views: Annotated[
+        int | None, typer.Option(help="Keep this many views, evenly spread. Default: all.")
     ] = None,
-    width: Annotated[float | None, _grid("Of a side, mm. Default: the field of view.")] = None,
+    bin: Annotated[int, typer.Option(help="Average the counts of this many neighbouring detectors.")] = 1,
+    size: Annotated[
+        int | None,
+        _grid("Number of pixels on a side. Default: one per ray at the axis.", "--size", "--pixels"),
+    ] = None,
+    width: Annotated[float | None, _grid("Width of the image in mm. Default: the field of view.")] = None,
     mask: Annotated[
         str | None,
         _grid(

@@ -23,7 +23,7 @@ class ArrayFile(Protocol):
     names: list[str]
 
     def get(self, name: str) -> Any:
-        """An array, or an HDF5 dataset, of which parts can be read."""
+        """Return an array, or an HDF5 dataset, of which parts can be read."""
 
 
 @contextlib.contextmanager

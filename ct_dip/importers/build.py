@@ -32,7 +32,7 @@ def build_scans(
     size: int | None = None,
     width: float | None = None,
 ) -> Iterator[tuple[int, Scan]]:
-    """Rows and their scans, read from the disk a few at a time.
+    """Yield rows and their scans, read from the disk a few at a time.
 
     Args:
         rows: which ones; the rotation axis is searched in the middle one of them.
@@ -144,7 +144,7 @@ def _geometry(recording: Recording) -> Geometry:
 
 
 def _source(recording: Recording, row: int) -> str:
-    """The recording's own words, with what is special before a licence."""
+    """Return the recording's own words, with what is special before a licence."""
     words, semicolon, licence = recording.source.partition(";")
     if recording.shape[1] > 1:
         words += f", row {row}"
@@ -170,7 +170,7 @@ def _tilt(recording: Recording, geometry: Geometry, row: int) -> tuple[str, ...]
 
 
 def _blocks(rows: range, row_bytes: int) -> Iterator[range]:
-    """The rows, as many at a time as a part of the memory budget holds."""
+    """Yield the rows, as many at a time as a part of the memory budget holds."""
     count = max(1, memory.memory_budget() // (_BLOCK_SHARE * row_bytes))
     for first in range(rows.start, rows.stop, count):
         yield range(first, min(first + count, rows.stop))

@@ -77,7 +77,7 @@ def _readings(recording: Recording, readings: Readings) -> dict[str, str]:
 
 
 def _missing(recording: Recording, readings: Readings) -> list[str]:
-    """What rows and air are lacking."""
+    """Return what rows and air are lacking."""
     problems = []
     try:
         pick_rows(None, recording.shape[1])

@@ -15,7 +15,7 @@ _MILLIMETRES = {"mm": 1.0, "m": 1e3, "cm": 10.0, "um": 1e-3, "µm": 1e-3, "micro
 
 
 def get_stack(file: Linked, name: str, needed: str) -> h5py.Dataset:
-    """A dataset (frames, rows, columns) of numbers.
+    """Return a dataset (frames, rows, columns) of numbers.
 
     Args:
         needed: what a file must have, for the message.
@@ -33,7 +33,7 @@ def get_stack(file: Linked, name: str, needed: str) -> h5py.Dataset:
 def read_rows(
     path: Path, dataset: h5py.Dataset, first: int, last: int, which: Floats | None = None
 ) -> Floats:
-    """Rows from ``first`` to before ``last`` of all frames or of some, (frames, rows, columns).
+    """Return rows from ``first`` to before ``last`` of all frames or of some, (frames, rows, columns).
 
     Args:
         which: true for every frame that is wanted, (frames,).
@@ -77,7 +77,7 @@ def read_length(item: Any) -> float | None:
 
 
 def read_text(item: Any) -> str:
-    """A dataset with one text, in one line; empty without."""
+    """Return a dataset with one text, in one line; empty without."""
     if not isinstance(item, h5py.Dataset) or item.size != 1 or item.dtype.kind not in "OSU":
         return ""
     return " ".join(str(plain(np.ravel(item[()])[0])).split())

@@ -15,7 +15,7 @@ ANY_VOLUME = Volume(shape=(1, 1), pixel_size=1e-3)
 
 
 def on_grid(geometry: Geometry, *, size: int | None = None, width: float | None = None) -> Geometry:
-    """The same rays on a square grid.
+    """Return the same rays on a square grid.
 
     Args:
         size: pixels of a side; so many that a pixel is as wide as the distance of rays at the rotation
@@ -41,7 +41,7 @@ def on_grid(geometry: Geometry, *, size: int | None = None, width: float | None 
 
 
 def scan_on_grid(scan: Scan, *, size: int | None = None, width: float | None = None) -> Scan:
-    """The same scan on another grid, see `on_grid`."""
+    """Return the same scan on another grid, see `on_grid`."""
     return dataclasses.replace(scan, geometry=on_grid(scan.geometry, size=size, width=width))
 
 
@@ -57,7 +57,7 @@ def spread_views(scan: Scan, views: int) -> Scan:
 
 
 def check_bin(detectors: int, factor: int) -> int:
-    """A number of neighbouring detectors that divides them all."""
+    """Check that a number of neighbouring detectors divides them all."""
     factor = check_count(factor, "bin")
     if detectors % factor:
         fits = [str(n) for n in range(2, detectors // 2 + 1) if detectors % n == 0]

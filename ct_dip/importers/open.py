@@ -8,7 +8,7 @@ from ct_dip.errors import InputError, ScanError
 
 
 def check_file(path: str | Path) -> Path:
-    """The path, if there is a file to read."""
+    """Return the path, if there is a file to read."""
     path = Path(path)
     if path.is_dir():
         raise ScanError(f"{path} is a folder, expected a file of the format; drop --format")

@@ -61,7 +61,7 @@ class Options:
 
 
 def spelled(name: str) -> str:
-    """An option as it is typed."""
+    """Return an option as it is typed."""
     return "--" + name.replace("_", "-")
 
 

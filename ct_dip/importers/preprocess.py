@@ -34,7 +34,7 @@ class Integrals:
 
 
 def integrals_of(readings: Readings, *, counts: bool, bin: int = 1) -> Integrals:
-    """Line integrals of one row.
+    """Return line integrals of one row.
 
     Args:
         readings: of one row, as `Readings.row` gives them.

@@ -89,7 +89,7 @@ class Recording:
         return self.source_origin is not None or self.origin_detector is not None
 
     def with_options(self, options: Options) -> "Recording":
-        """What the user says takes the place of what the file says."""
+        """Replace what the file says by what the user says."""
         names = ("detector_pitch", "source_origin", "origin_detector", "detector_offset")
         changes = {name: value for name in names if (value := getattr(options, name)) is not None}
         views, _, columns = self.shape
@@ -105,14 +105,14 @@ class Recording:
         return dataclasses.replace(changed, center_of_rotation=changed.axis_at(options.center))
 
     def axis_at(self, column: float) -> float:
-        """The centre of rotation, mm, of an axis whose shadow falls on a column."""
+        """Return the centre of rotation, mm, of an axis whose shadow falls on a column."""
         position = (column - (self.shape[2] - 1) / 2) * (self.detector_pitch or 1.0) + self.detector_offset
         if self.source_origin is None or self.origin_detector is None:
             return position
         return position * self.source_origin / (self.source_origin + self.origin_detector)
 
     def missing(self, known: tuple[str, ...]) -> list[str]:
-        """What is needed and not known, one sentence each with the option that gives it.
+        """Return what is needed and not known, one sentence each with the option that gives it.
 
         Args:
             known: options that the format reads.
@@ -131,7 +131,7 @@ class Recording:
 
 
 def fields_of_geometry(geometry: Geometry) -> dict[str, Any]:
-    """What a geometry says, as arguments of `Recording`."""
+    """Return what a geometry says, as arguments of `Recording`."""
     names = ("angles", "detector_pitch", "detector_offset", "center_of_rotation", "volume")
     fan = ("source_origin", "origin_detector") if isinstance(geometry, FanBeam) else ()
     return {name: getattr(geometry, name) for name in (*names, *fan)}

@@ -52,7 +52,7 @@ def import_rows(
     width: float | None = None,
     **options: Any,
 ) -> Iterator[tuple[int, Scan]]:
-    """Rows of the detector and their scans, which share one geometry, read a few at a time.
+    """Yield rows of the detector and their scans, which share one geometry, read a few at a time.
 
     Args:
         rows: ``12``, ``10:20`` or ``all``; see `ct_dip.importers.build.pick_rows`.
@@ -72,7 +72,7 @@ def import_rows(
 
 @contextlib.contextmanager
 def open_recording(path: str | Path, format: str, options: Options) -> Iterator[tuple[Format, Recording]]:
-    """The format of a file, and what the file and the user say."""
+    """Open a file, and give its format and what the file and the user say."""
     known = {kind.name: kind for kind in FORMATS}
     if format not in ("auto", *known):
         raise InputError(f"format {format!r} is not known; choose auto or one of {', '.join(known)}")

@@ -37,7 +37,7 @@ def sorted_tiffs(folder: Path) -> list[Path]:
 
 
 def by_number(path: Path) -> list[tuple[int, str]]:
-    """A key for sorting: text as text, digits as numbers."""
+    """Return a key for sorting: text as text, digits as numbers."""
     return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", path.name)]
 
 
@@ -57,7 +57,7 @@ def frame_shape(path: Path) -> tuple[int, int, int]:
 
 
 def read_tiff_rows(files: list[Path], shape: tuple[int, int], first: int, last: int) -> Floats:
-    """Rows from ``first`` to before ``last`` of one-page files, (files, rows, columns).
+    """Return rows from ``first`` to before ``last`` of one-page files, (files, rows, columns).
 
     Args:
         shape: (rows, columns) that every file must have.
@@ -75,7 +75,7 @@ def read_tiff_rows(files: list[Path], shape: tuple[int, int], first: int, last: 
 
 
 def read_pages(path: Path, first: int, last: int) -> Floats:
-    """Rows from ``first`` to before ``last`` of every page of one file, (pages, rows, columns)."""
+    """Return rows from ``first`` to before ``last`` of every page of one file, (pages, rows, columns)."""
     pages, rows, columns = frame_shape(path)
     with reading(path, "TIFF"), named(path), tifffile.TiffFile(path) as file:
         check_size("a page", (rows, columns), np.float64)

@@ -64,7 +64,7 @@ class ViewPolynomials:
         self.freedom = len(angles) - self._counts
 
     def residuals(self, moments: Floats) -> Floats:
-        """What the trigonometric polynomials cannot show of moments, (orders + 1, views)."""
+        """Return what the trigonometric polynomials cannot show of moments, (orders + 1, views)."""
         left = np.array(moments)
         for parity, basis in enumerate(self._bases):
             coefficients = basis.T @ moments[parity::2].T  # (functions, orders of this parity)

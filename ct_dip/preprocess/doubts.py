@@ -50,7 +50,7 @@ Energies = tuple[Floats, Floats]  # inconsistent energy and freedom of orders 1,
 
 
 def doubts(scan: Scan) -> list[str]:
-    """What the data say against the stated geometry, one sentence each; none for nearly all scans.
+    """Return what the data say against the stated geometry, one sentence each; none for nearly all scans.
 
     At most one slip is named, the one that explains the data best. Without one, a wrong detector offset and
     an object that is larger than the grid are.
@@ -65,7 +65,7 @@ def doubts(scan: Scan) -> list[str]:
 
 
 def _slip(sinogram: Floats, geometry: Geometry) -> str | None:
-    """The clearest slip, by consistency where it can be had, or else by opposite rays."""
+    """Return the clearest slip, by consistency where it can be had, or else by opposite rays."""
     # Views that do not see the whole object need not agree. But a transposed sinogram looks cut off, too.
     readings = [one for one in likely_slips(sinogram, geometry) if not is_truncated(one.sinogram)]
     if not readings:
@@ -94,7 +94,7 @@ def _consistency_factor(stated: Energies | None, reading: Reading) -> float:
 
 
 def _opposite_factor(sinogram: Floats, geometry: Geometry, reading: Reading) -> float:
-    """The same by opposite rays, for fans of which only one goes round."""
+    """Return the same by opposite rays, for fans of which only one goes round."""
     other = reading.geometry
     if not (isinstance(geometry, FanBeam) and isinstance(other, FanBeam)) or reading.sinogram is not sinogram:
         return 0.0

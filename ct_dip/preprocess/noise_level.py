@@ -168,7 +168,7 @@ def _growth(left: Floats, line_integrals: Floats) -> float:
 
 
 def _over_blocks(estimate: Callable[[NDArray[np.intp]], float], views: int) -> Estimate:
-    """An estimate from all views, with the standard error that its values on blocks of views show."""
+    """Return an estimate from all views, with the standard error that its values on blocks of views show."""
     blocks = np.array_split(np.arange(views), min(_BLOCKS, views // 2))
     values = [estimate(block) for block in blocks]
     return Estimate(estimate(np.arange(views)), float(np.std(values, ddof=1)) / math.sqrt(len(values)))

@@ -38,7 +38,7 @@ def likely_slips(sinogram: Floats, geometry: Geometry) -> Iterator[Reading]:
 
 
 def reversed_views(geometry: Geometry) -> Geometry:
-    """The same views in the other direction."""
+    """Return the same views in the other direction."""
     return replace(geometry, angles=np.mod(-geometry.angles, 2 * math.pi))
 
 

@@ -37,7 +37,7 @@ FORMATS: tuple[Format, ...] = tuple(
 
 
 def find_format(content: Content) -> Format:
-    """The first that recognises a file.
+    """Return the first that recognises a file.
 
     Raises:
         ScanError: it is none of these.

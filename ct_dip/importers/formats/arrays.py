@@ -112,7 +112,7 @@ def _refuse_slips(file: ArrayFile) -> None:
 
 
 def _get(file: ArrayFile, name: str, option: str) -> Any:
-    """An array of numbers; a dataset of HDF5 is not read yet."""
+    """Return an array of numbers; a dataset of HDF5 is not read yet."""
     values = file.get(name)
     if values is None:
         raise ScanError(f"{option} {name}: there is no such array; the file has {_listed(file)}")
@@ -122,7 +122,7 @@ def _get(file: ArrayFile, name: str, option: str) -> Any:
 
 
 def _rows(sinogram: Any, transpose: bool, first: int, last: int) -> Floats:
-    """Rows of (views, detectors), where there is one, or (views, rows, columns)."""
+    """Return rows of (views, detectors), where there is one, or (views, rows, columns)."""
     if len(sinogram.shape) == 2:
         return np.asarray(sinogram[...].T if transpose else sinogram[...])[:, None]
     part = np.asarray(sinogram[:, first:last])

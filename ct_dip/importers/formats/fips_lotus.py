@@ -117,7 +117,7 @@ def fitted_pitch(rays: Floats, source_origin: float, source_detector: float) -> 
 
 
 def _matrix(value: Any, rows: int) -> Any:
-    """A sparse matrix of version 5, or the parts of one of version 7.3, by rows."""
+    """Return a sparse matrix of version 5, or the parts of one of version 7.3, by rows."""
     if isinstance(value, dict) and {"data", "ir", "jc"} <= value.keys():
         parts = value["data"], value["ir"], value["jc"]
         value = scipy.sparse.csc_array(parts, shape=(rows, len(value["jc"]) - 1))

@@ -127,7 +127,7 @@ def _find_angles(file: Linked, entry: str, data: h5py.Dataset, options: Options)
 
 
 def _quietly(file: Linked, name: str) -> h5py.Group | h5py.Dataset | None:
-    """What a name leads to; ``None`` also if it is a link to a file that was not copied."""
+    """Return what a name leads to; ``None`` also if it is a link to a file that was not copied."""
     try:
         return file.get(name)
     except InputError:

@@ -17,7 +17,7 @@ from ct_dip.posterior.posterior import Posterior
 
 
 def infer(job: Job[LinDipRun], fit: DipFit, transform: RayTransform, **options: Any) -> Posterior:
-    """The posterior of a job's scan."""
+    """Fit the posterior of a job's scan."""
     return fit_posterior(
         fit,
         job.scan,
@@ -36,7 +36,7 @@ def infer(job: Job[LinDipRun], fit: DipFit, transform: RayTransform, **options: 
 
 
 def _inference_transform(job: Job[LinDipRun], transform: RayTransform) -> RayTransform:
-    """The ray transform itself, unless it is tomosipo's, which has neither float64 nor an exact adjoint."""
+    """Replace tomosipo's ray transform, which has neither float64 nor an exact adjoint."""
     if job.config.backend != "tomosipo":
         return transform
     replacement = ray_transform(
@@ -53,7 +53,7 @@ def _inference_transform(job: Job[LinDipRun], transform: RayTransform) -> RayTra
 
 
 def total_variation(job: Job[LinDipRun], transform: RayTransform, fit: DipFit) -> Floats:
-    """The image of total variation as strong as the fit's, 1/mm."""
+    """Return the image of total variation as strong as the fit's, 1/mm."""
     with job.progress.stage("total variation"):
         variance, _ = job.scan.variance_or_estimate()
         solution = tv(transform, job.sinogram, variance=torch.as_tensor(variance), strength=fit.strength)

@@ -75,7 +75,7 @@ def make_prediction(
     total_variation: Floats | None,
     trial: Trial | None,
 ) -> LinDipPrediction:
-    """A posterior with its samples and patches, and what inference says of itself."""
+    """Draw samples and patches of a posterior, and gather what inference says of itself."""
     settings, fit, scan = job.config.inference, posterior.evidence, job.scan
     if posterior.mean.shape != scan.geometry.domain_shape:
         raise InputError(
@@ -142,7 +142,7 @@ def _images(posterior: Posterior, job: Job[LinDipRun], total_variation: Floats |
 
 
 def _tell_doubts(posterior: Posterior, progress: Progress) -> None:
-    """What inference did not reach."""
+    """Note what inference did not reach."""
     fit, certificate = posterior.evidence, posterior.certificate
     if not fit.converged:
         progress.note("the search for hyperparameters did not converge; its best values are used")

@@ -77,7 +77,7 @@ def holds_out(scan: Scan, config: LinDipRun, given: Mapping[str, Any]) -> bool:
 
 
 def _without_views(job: Job[LinDipRun], unseen: Bools, strength: float) -> Job[LinDipRun]:
-    """The job of the other views, with the same network, prior and regime, and samples instead of a map."""
+    """Return the job of the other views: same network, prior and regime, samples instead of a map."""
     config, regime = job.config, job.plan.details.regime
     samples = max(_FEWEST_SAMPLES, config.inference.samples)
     update = {"samples": samples, "patch": 0, "regime": regime, "deviations": "samples"}
