@@ -75,7 +75,7 @@ class LinDip(Method[LinDipRun]):
         return dataclasses.replace(plan, advice=advice, details=inference)
 
     def seconds(self, scan: Scan, config: LinDipRun, plan: Plan, transform: RayTransform) -> dict[str, float]:
-        """Estimate from steps of the fit, one chunk of passes, one symmetric product and one factorisation."""
+        """Time steps of the fit, a chunk of passes, one symmetric product and one factorisation."""
         trial = trial_ensemble(scan, config, plan, transform)
         steps = fit_seconds(trial, config)
         jacobian = linearise(trial.template, trial.inputs[:1, None])
