@@ -42,6 +42,7 @@ from .evaluation.score import score as score
 from .geometry import FanBeam as FanBeam
 from .geometry import ParallelBeam as ParallelBeam
 from .geometry import Volume as Volume
+from .importers.run import import_rows as import_rows
 from .importers.run import import_scan as import_scan
 from .method import Method as Method
 from .methods import find_method as find_method

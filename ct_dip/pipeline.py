@@ -41,18 +41,18 @@ AnyScan = Scan | str | Path
 
 
 @overload
-def reconstruct(scan: AnyScan, config: RunConfig | None = None, **options: Any) -> Prediction: ...
+def reconstruct(scan: AnyScan, config: RunConfig | str | None = None, **options: Any) -> Prediction: ...
 
 
 @overload
 def reconstruct(
-    scan: Sequence[AnyScan], config: RunConfig | None = None, **options: Any
+    scan: Sequence[AnyScan], config: RunConfig | str | None = None, **options: Any
 ) -> list[Prediction]: ...
 
 
 def reconstruct(
     scan: AnyScan | Sequence[AnyScan],
-    config: RunConfig | None = None,
+    config: RunConfig | str | None = None,
     *,
     progress: Progress | None = None,
     memory_budget: int | str | None = None,
@@ -69,7 +69,7 @@ def reconstruct(
 
     Args:
         scan: a `Scan`, the path of a scan file, or a list of them.
-        config: what to compute, see `ct_dip.load_config`; or else ``settings``.
+        config: what to compute, see `ct_dip.load_config`; or the name of a method, with ``settings``.
         progress: told about every stage; by default a bar in a terminal or a notebook, else nothing.
         memory_budget: bytes or text such as ``"4G"``; see `ct_dip.memory.memory_budget`.
         budget_minutes: for compressed or iterative inference, after the network's fit; see
@@ -185,7 +185,7 @@ def finish(
 
 def plan(
     scan: AnyScan,
-    config: RunConfig | None = None,
+    config: RunConfig | str | None = None,
     *,
     memory_budget: int | str | None = None,
     measure: bool = True,
@@ -208,9 +208,11 @@ def plan(
 
 
 def _configure(
-    config: RunConfig | None, settings: dict[str, Any]
+    config: RunConfig | str | None, settings: dict[str, Any]
 ) -> tuple[Method[Any], RunConfig, dict[str, Any]]:
     """Return the method, its configuration, and the objects of Python among the settings."""
+    if isinstance(config, str):
+        settings, config = settings | {"method": config}, None
     name = config.method if config is not None else settings.get("method")
     method = find_method(name if isinstance(name, str) else load_config(**settings).method)
     settings = {key: value for key, value in settings.items() if value is not None}

@@ -71,3 +71,17 @@ def test_names_that_one_would_guess_work(tmp_path):
     assert run.stderr == ""
     written = {path.name for path in tmp_path.iterdir()}
     assert written == {"image-mean.tif", "page.html", "comparison.html", "figures"}
+
+
+def test_a_method_may_be_the_second_argument():
+    geometry = ct_dip.scanner(ct_dip.Volume((16, 16)), 12)
+    scan = ct_dip.simulate("ellipses", geometry, noise=ct_dip.NoiseLevel(relative=0.05), seed=0)
+    assert ct_dip.reconstruct(scan, "fbp").method == "fbp"
+    assert ct_dip.plan(scan, "fbp", measure=False).method == "fbp"
+    with pytest.raises(ct_dip.InputError, match="is not known"):
+        ct_dip.reconstruct(scan, "fpb")
+
+
+def test_several_rows_are_asked_of_the_right_function(tmp_path):
+    with pytest.raises(ct_dip.InputError, match="import_rows"):
+        ct_dip.import_scan(tmp_path / "scan.h5", rows="all")

@@ -37,6 +37,8 @@ def import_scan(
     Raises:
         InputError: a word that cannot be, or a file that cannot be used.
     """
+    if "rows" in options:
+        raise InputError("import_scan reads one row; give row, or take several from ct_dip.import_rows")
     rows = None if row is None else str(row)
     _, scan = next(import_rows(path, rows=rows, format=format, bin=bin, size=size, width=width, **options))
     return scan
