@@ -84,7 +84,7 @@ class RunConfig(Section):
 
     method: str
     """Name of the method, as ``ct-dip methods`` lists it."""
-    preset: Literal["auto", "fast", "balanced", "thorough"] = "auto"
+    preset: Literal["auto", "fast", "balanced", "thorough"] = "balanced"
     """How much work the run is worth; ``balanced`` is every section's own defaults, ``auto`` is ``fast`` for
     images with a side of more than 64 pixels and ``balanced`` for others."""
     backend: Literal["auto", "sparse", "astra", "odl", "tomosipo"] = "auto"

@@ -20,7 +20,7 @@ OptionalSeed = Annotated[int | None, typer.Option(help="Seed of the random numbe
 Preset = Annotated[
     str | None,
     typer.Option(
-        help="How much work to do: fast, balanced or thorough; or auto, the default: fast for more than 64 "
+        help="How much work to do: fast, balanced (the default) or thorough; or auto: fast for more than 64 "
         "pixels a side, else balanced."
     ),
 ]
