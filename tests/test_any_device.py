@@ -70,7 +70,7 @@ def test_the_device_refuses_what_a_gpu_refuses():
         ("cgls", {"backend": "astra"}),
         ("tv", {"tv__tolerance": 1e-2}),
         ("dip", {"dip__jitter": 0.01}),
-        ("dip", {"dip__data_term": "gaussian", "dip__input": "fbp"}),
+        ("dip", {"dip__strength": 0.3, "dip__input": "fbp"}),
         ("laplace-kfac", {"dip__strength": 0.3}),
         ("laplace-subnetwork", {"dip__strength": 0.3, "subnetwork__weights": 20}),
         ("sgld", {"dip__strength": 0.3, "sgld__steps": 10, "sgld__burn_in": 5, "sgld__samples": 5}),
@@ -132,7 +132,7 @@ def test_an_interrupted_fit_goes_on_where_it_ran(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("regime", ["exact", "compressed", "iterative"])
 def test_error_bars_are_those_of_the_cpu_and_so_are_resumed_ones(regime, tmp_path):
-    settings = {"inference__regime": regime, "inference__samples": 20}
+    settings = {"dip__strength": 0.3, "inference__regime": regime, "inference__samples": 20}
     expected = reconstruct(SCAN, configure("lin-dip", "cpu", **settings))
     with pretend_device():
         for _ in range(2):

@@ -181,7 +181,8 @@ def test_a_stage_with_any_tensor_changed_is_computed_again(tmp_path, regime, fil
 
 
 def test_a_fit_with_any_tensor_changed_is_refused(tmp_path):
-    config = DipConfig(channels=(4, 4), max_steps=6, warmup_steps=2, cooldown_steps=2, preset="small")
+    quick = {"max_steps": 6, "warmup_steps": 2, "cooldown_steps": 2, "strength": 0.3}
+    config = DipConfig(channels=(4, 4), preset="small", **quick)
     fit_dip(tiny.scan(), config, run_folder=tmp_path)
     path = tmp_path / "dip.npz"
     tried = 0

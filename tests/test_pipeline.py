@@ -114,10 +114,10 @@ def test_threads_are_set_and_said(scan):
 def test_two_runs_side_by_side_are_two_runs_one_after_the_other(scan):
     """Nothing of a run is left in the process: not its threads of torch, and no bit of its result."""
     before = torch.get_num_threads()
-    settings = ["dip.channels=[8,8]", "dip.max_steps=60", "dip.cooldown_steps=20", "inference.starts=1"]
+    dip = ["dip.channels=[8,8]", "dip.strength=0.3", "dip.max_steps=60", "dip.cooldown_steps=20"]
     configs = [
-        load_config(method="lin-dip", settings=settings, seed=3),
-        load_config(method="dip", settings=settings[:3], seed=4, threads=1),
+        load_config(method="lin-dip", settings=[*dip, "inference.starts=1"], seed=3),
+        load_config(method="dip", settings=dip, seed=4, threads=1),
     ]
     alone = [reconstruct(scan, config) for config in configs]
     with ThreadPoolExecutor(2) as pool:
@@ -185,7 +185,7 @@ def test_lin_dip_adds_error_bars(tmp_path):
         *("dip.channels=[8,8]", "dip.max_steps=150", "dip.cooldown_steps=50"),
         *("inference.samples=3", "inference.patch=5", "inference.image=mean", "inference.calibrate=none"),
     ]
-    config = load_config(method="lin-dip", settings=settings, seed=3)
+    config = load_config(method="lin-dip", settings=[*dip, "inference.starts=1"], seed=3)
     result = reconstruct(scan, config, run_folder=tmp_path)
     assert result.std.shape == result.mean.shape
     assert (result.std > 0).all()

@@ -3,7 +3,7 @@
 import json
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -15,7 +15,7 @@ from ct_dip.checkpoint import BITS, load_checkpoint, save_checkpoint, take
 from ct_dip.data.scan import Scan
 from ct_dip.dip.config import DipConfig
 from ct_dip.dip.ensemble import DipFit, Ensemble
-from ct_dip.dip.own_network import check_network, network_digest, refuse_unet_settings
+from ct_dip.dip.own_network import check_network, network_digest, refuse_unet_settings, tensors_digest
 from ct_dip.dip.presets import resolve, unet_shape
 from ct_dip.dip.unet import UNet
 from ct_dip.errors import InputError
@@ -81,6 +81,7 @@ def fit_many(
     resume: Resume = "exact",
     device: torch.device | str = "cpu",
     kind: Callable[..., Ensemble] = Ensemble,
+    begin_at: Mapping[str, Tensor] | None = None,
 ) -> list[DipFit]:
     """Fit N networks together, one per scan: scans of one geometry, or one scan N times with N seeds.
 
@@ -90,6 +91,7 @@ def fit_many(
     Args:
         network: see `fit_dip`; all fits start from its weights.
         kind: makes the ensemble: a subclass, which may return other fits than one per scan.
+        begin_at: weights by name to start from, such as `DipFit.weights` of a fit to fewer views.
     """
     if not scans:
         raise InputError("no scans were given")
@@ -106,14 +108,17 @@ def fit_many(
     if transform is None:
         transform = ray_transform(geometry, device=device)
     ensemble = kind(scans, settings, seeds, transform, torch.device(device), network)
+    if begin_at is not None:
+        ensemble.begin_at(begin_at)
     digest = _digest(
         scans,
         settings,
         seeds,
         transform_digest(transform, device),
         ensemble.device,
-        network,
-        ensemble.variant,
+        **({} if network is None else {"network": network_digest(network)}),
+        **({} if begin_at is None else {"begin at": tensors_digest(begin_at.items())}),
+        **({"variant": ensemble.variant} if ensemble.variant else {}),
     )
     path = None if run_folder is None else Path(run_folder) / CHECKPOINT
     progress = progress or default_progress()
@@ -184,8 +189,7 @@ def _digest(
     seeds: Sequence[int],
     transform: str,
     device: torch.device,
-    network: nn.Module | None = None,
-    variant: str = "",
+    **more: str,
 ) -> str:
     """Collect everything that the bits of a fit depend on, as a JSON object."""
     parts = {
@@ -197,8 +201,4 @@ def _digest(
         "threads": torch.get_num_threads(),
         "device": str(device),
     }
-    if network is not None:
-        parts["network"] = network_digest(network)
-    if variant:
-        parts["variant"] = variant
-    return json.dumps(parts, sort_keys=True)
+    return json.dumps(parts | more, sort_keys=True)

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ct_dip.arrays import Floats
 from ct_dip.config import Preset, RunConfig
@@ -180,11 +181,17 @@ def fit_seconds(trial: Ensemble, config: DipRun) -> float:
     return steps * time_of(trial.step)
 
 
-def fit_network(job: Job[Any], transform: RayTransform) -> tuple[DipFit, dict[str, Any]]:
-    """Return the network fitted to the job's scan, or the fit that was given, and its diagnostics."""
+def fit_network(
+    job: Job[Any], transform: RayTransform, begin_at: Mapping[str, Tensor] | None = None
+) -> tuple[DipFit, dict[str, Any]]:
+    """Return the network fitted to the job's scan, or the fit that was given, and its diagnostics.
+
+    Args:
+        begin_at: weights to start from; see `ct_dip.dip.fit.fit_many`.
+    """
     fit: DipFit | None = job.given.get("fit")
     if fit is None:
-        (fit,), diagnostics = fit_members(job, transform)
+        (fit,), diagnostics = fit_members(job, transform, begin_at=begin_at)
         return fit, diagnostics
     if fit.image.shape != job.scan.geometry.domain_shape:
         raise InputError(
@@ -199,12 +206,13 @@ def fit_members(
     transform: RayTransform,
     seeds: Sequence[int] | None = None,
     kind: Callable[..., Ensemble] = Ensemble,
+    begin_at: Mapping[str, Tensor] | None = None,
 ) -> tuple[list[DipFit], dict[str, Any]]:
     """Return networks fitted to the job's scan as one batch, and their diagnostics.
 
     Args:
         seeds: of the networks; that of the job if ``None``.
-        kind: see `ct_dip.dip.fit.fit_many`.
+        kind, begin_at: see `ct_dip.dip.fit.fit_many`.
     """
     seeds = [job.config.seed] if seeds is None else seeds
     fits = fit_many(
@@ -218,6 +226,7 @@ def fit_members(
         resume=job.resume,
         device=job.sinogram.device,
         kind=kind,
+        begin_at=begin_at,
     )
     return fits, _diagnostics(job, fits)
 

@@ -26,8 +26,8 @@ from ct_dip.posterior.problem import linear_problem
 from ct_dip.posterior.stochastic_evidence import StochasticEvidence
 from ct_dip.tangent.linearise import linearise
 
-IMAGES = (50, 51, 52)
-NETWORK = DipConfig(max_steps=300, cooldown_steps=200)
+IMAGES = (50, 51)
+NETWORK = DipConfig(max_steps=300, cooldown_steps=200, strength=0.1)
 TOLERANCE = 6e-4  # of the compression, as by default; here without what results add for what is left out
 
 
@@ -70,7 +70,7 @@ def compressed_at(problem, theta, trace):
     return Compressed(problem, basis, noise, basis_factor(basis.basis, noise), covariance, pixels, variance)
 
 
-@pytest.mark.parametrize(("number", "objective"), [(0, "scale"), (1, "scale"), (2, "scale"), (0, "optimum")])
+@pytest.mark.parametrize(("number", "objective"), [(0, "scale"), (1, "scale"), (0, "optimum")])
 def test_compressed_evidence_and_hyperparameters_are_the_exact_ones(fits, first, number, objective):
     known = (number, objective) == (0, "scale")
     _, exact, problem = first if known else both(*fits[number], objective)

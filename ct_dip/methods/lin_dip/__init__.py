@@ -11,7 +11,7 @@ from ct_dip.errors import InputError
 from ct_dip.method import Job, Method
 from ct_dip.methods.dip import STAGE, Dip, fit_network, fit_seconds, plan_fit, template, trial_ensemble
 from ct_dip.methods.lin_dip.config import LinDipRun
-from ct_dip.methods.lin_dip.inference import infer, total_variation
+from ct_dip.methods.lin_dip.inference import choose_strength, infer, total_variation
 from ct_dip.methods.lin_dip.prediction import LinDipPrediction, make_prediction
 from ct_dip.methods.lin_dip.seconds import inference_seconds
 from ct_dip.methods.lin_dip.trial import TRIAL, hold_out, holds_out
@@ -86,16 +86,17 @@ class LinDip(Method[LinDipRun]):
     def run(self, job: Job[LinDipRun]) -> LinDipPrediction:
         """Fit the network, linearise it, fit hyperparameters by evidence, condition on the data.
 
-        The same without a fifth of the views says which image predicts these best, and how much wider the
-        error bars must be to explain them.
+        Before that, the same without a fifth of the views says which image predicts these best, and how much
+        wider the error bars must be to explain them. The fit to all views starts where that one ended.
         """
         posterior: Posterior | None = job.given.get("posterior")
         if posterior is not None:
             return make_prediction(posterior, job, {}, None, None)
         transform = job.transform()
-        fit, diagnostics = fit_network(job, transform)
+        job = choose_strength(job, transform)
+        trial = hold_out(job)
+        fit, diagnostics = fit_network(job, transform, begin_at=None if trial is None else trial.weights)
         classical = total_variation(job, transform, fit)
-        trial = hold_out(job, fit.strength)
         shown = job.config.inference.image if trial is None else trial.image
         posterior = infer(
             job,

@@ -1,5 +1,6 @@
-"""The posterior of a job's scan, and total variation to compare with."""
+"""The posterior of a job's scan, and total variation: its strength, and its image to compare with."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,7 @@ import torch
 
 from ct_dip.arrays import Floats
 from ct_dip.classical.tv import tv
+from ct_dip.classical.tv_strength import choose_tv_strength
 from ct_dip.dip.ensemble import DipFit
 from ct_dip.method import Job
 from ct_dip.methods.lin_dip.config import LinDipRun
@@ -50,6 +52,17 @@ def _inference_transform(job: Job[LinDipRun], transform: RayTransform) -> RayTra
         f"{transform.kernel!r}"
     )
     return replacement
+
+
+def choose_strength(job: Job[LinDipRun], transform: RayTransform) -> Job[LinDipRun]:
+    """Return the job with the strength of TV that all of its views choose, where none was given."""
+    if job.config.dip.strength != "auto" or "fit" in job.given:
+        return job
+    variance = torch.as_tensor(job.scan.variance_or_estimate()[0])
+    with job.progress.stage("strength of total variation"):
+        choice = choose_tv_strength(transform, job.sinogram, variance, job.scan.geometry)
+    dip = job.config.dip.model_copy(update={"strength": choice.recommended})
+    return dataclasses.replace(job, config=job.config.model_copy(update={"dip": dip}))
 
 
 def total_variation(job: Job[LinDipRun], transform: RayTransform, fit: DipFit) -> Floats:

@@ -6,11 +6,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ct_dip.arrays import Bools, Floats
 from ct_dip.data.prediction import Prediction
 from ct_dip.data.scan import Scan
 from ct_dip.data.scores import HeldoutScores
+from ct_dip.dip.ensemble import DipFit
+from ct_dip.dip.stopping import Discrepancy
 from ct_dip.evaluation.heldout import heldout_scores, heldout_views, predict_views, predicts_better
 from ct_dip.evaluation.widening import fit_widening
 from ct_dip.method import Job
@@ -31,18 +34,24 @@ _FEWEST_SAMPLES = 100  # that the spread of a held-out line integral is made fro
 class Trial(NamedTuple):
     """What views say that were held out."""
 
+    fit: DipFit  # to the other views
     image: str  # to show, as ``inference.image`` has it
     widening: float  # of the posterior's covariance
     before: HeldoutScores  # how they were predicted without that
     after: HeldoutScores
 
+    @property
+    def weights(self) -> Mapping[str, Tensor] | None:
+        """Weights that the fit to all views starts from, if it will notice that it is there.
 
-def hold_out(job: Job[LinDipRun], strength: float) -> Trial | None:
-    """Reconstruct without a fifth of the views, and hold these against it; ``None`` if that is not wanted.
+        A fit that the discrepancy ends is as good from there, in a half to a third of the steps; other rules
+        would let it go on for as long as from the beginning. See experiments/README.md.
+        """
+        return self.fit.weights if self.fit.stopped_by == Discrepancy.name else None
 
-    Args:
-        strength: of TV, that all views chose.
-    """
+
+def hold_out(job: Job[LinDipRun]) -> Trial | None:
+    """Reconstruct without a fifth of the views, and hold these against it; ``None`` if that is not wanted."""
     settings, geometry = job.config.inference, job.scan.geometry
     if not holds_out(job.scan, job.config, job.given):
         why = "no views were held out to widen them"
@@ -52,7 +61,7 @@ def hold_out(job: Job[LinDipRun], strength: float) -> Trial | None:
         return None
     unseen = heldout_views(geometry)
     with job.progress.stage(TRIAL):
-        part = _without_views(job, unseen, strength)
+        part = _without_views(job, unseen)
         transform = part.transform()
         fit, _ = fit_network(part, transform)
         posterior = infer(part, fit, transform)
@@ -67,7 +76,7 @@ def hold_out(job: Job[LinDipRun], strength: float) -> Trial | None:
         asked = fit_widening([residuals[best]])
         widening = max(min(asked, 1.0), _EASIER * asked)
         before, after = (heldout_scores([residuals[best].widened(a)]) for a in (1.0, widening))
-    return Trial(best, widening, before, after)
+    return Trial(fit, best, widening, before, after)
 
 
 def holds_out(scan: Scan, config: LinDipRun, given: Mapping[str, Any]) -> bool:
@@ -76,20 +85,19 @@ def holds_out(scan: Scan, config: LinDipRun, given: Mapping[str, Any]) -> bool:
     return config.inference.calibrate == "views" and enough and not given.keys() & {"fit", "posterior"}
 
 
-def _without_views(job: Job[LinDipRun], unseen: Bools, strength: float) -> Job[LinDipRun]:
+def _without_views(job: Job[LinDipRun], unseen: Bools) -> Job[LinDipRun]:
     """Return the job of the other views: same network, prior and regime, samples instead of a map."""
     config, regime = job.config, job.plan.details.regime
     samples = max(_FEWEST_SAMPLES, config.inference.samples)
     update = {"samples": samples, "patch": 0, "regime": regime, "deviations": "samples"}
     image = "dip" if config.inference.image == "tv" else config.inference.image
     inference = config.inference.model_copy(update=update | {"image": image})
-    dip = config.dip.model_copy(update={"strength": strength})
     scan = dataclasses.replace(job.scan.select_views(~unseen), ground_truth=None)
     return dataclasses.replace(
         job,
         scan=scan,
         sinogram=job.sinogram[torch.as_tensor(~unseen, device=job.sinogram.device)],
-        config=config.model_copy(update={"dip": dip, "inference": inference}),
+        config=config.model_copy(update={"inference": inference}),
         progress=Progress(),
         run_folder=None if job.run_folder is None else job.run_folder / TRIAL,
     )
