@@ -185,7 +185,7 @@ def test_lin_dip_adds_error_bars(tmp_path):
         *("dip.channels=[8,8]", "dip.max_steps=150", "dip.cooldown_steps=50"),
         *("inference.samples=3", "inference.patch=5", "inference.image=mean", "inference.calibrate=none"),
     ]
-    config = load_config(method="lin-dip", settings=[*dip, "inference.starts=1"], seed=3)
+    config = load_config(method="lin-dip", settings=settings, seed=3)
     result = reconstruct(scan, config, run_folder=tmp_path)
     assert result.std.shape == result.mean.shape
     assert (result.std > 0).all()
