@@ -8,6 +8,6 @@ import lazy_loader
 
 from ct_dip import memory as memory  # ct_dip.memory.keep_freed() works after import ct_dip
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

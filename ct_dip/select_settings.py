@@ -21,7 +21,7 @@ def select(
     scan: Scan | str | Path,
     over: Mapping[str, Sequence[Any]],
     *,
-    method: str = "lin-dip",
+    method: str | None = None,
     config: str | Path | None = None,
     settings: Sequence[str] = (),
     **options: Any,
@@ -34,6 +34,7 @@ def select(
     these are.
 
     Args:
+        method: its name; ``lin-dip`` if neither this nor ``config`` names one.
         over: values to try, by setting, as ``{"dip.strength": [0.1, 0.3, 0.8]}``.
         config: YAML file, and ``settings`` as ``["dip.max_steps=500"]``, which all runs share.
         options: of `ct_dip.compare`: ``out``, ``memory_budget``, ``seed``, ``preset``, ….

@@ -24,11 +24,7 @@ from ct_dip.cli.simulate import simulate
 from ct_dip.errors import CtDipError
 from ct_dip.memory import keep_freed
 
-app = typer.Typer(
-    name="ct-dip",
-    help="Reconstruct computed-tomography scans from few and noisy views.",
-    add_completion=False,
-)
+app = typer.Typer(name="ct-dip", help="Reconstruct computed-tomography scans from few and noisy views.")
 
 
 def _version(wanted: bool) -> None:

@@ -15,6 +15,22 @@ __all__ = ["load_mask"]
 Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", help="Print more messages, and the traceback of an error.")
 ]
+
+
+def _complete_method(incomplete: str) -> list[str]:
+    """Complete the name of a method in the shell."""
+    from ct_dip.methods import method_names
+
+    return [name for name in method_names() if name.startswith(incomplete)]
+
+
+Method = Annotated[
+    str | None,
+    typer.Option(
+        help="Reconstruction method; ct-dip methods lists them. Default: lin-dip, which has error bars.",
+        autocompletion=_complete_method,
+    ),
+]
 Seed = Annotated[int, typer.Option(help="Seed of the random numbers.", min=0)]
 OptionalSeed = Annotated[int | None, typer.Option(help="Seed of the random numbers. Default: 0.", min=0)]
 Preset = Annotated[

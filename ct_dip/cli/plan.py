@@ -6,17 +6,12 @@ from typing import Annotated
 import typer
 
 from ct_dip.cli.console import print_json, print_table
-from ct_dip.cli.options import Budget, Device, Preset, Threads, Verbose
+from ct_dip.cli.options import Budget, Device, Method, Preset, Threads, Verbose
 
 
 def plan(
     scan: Annotated[Path, typer.Argument(help="Scan file.")],
-    method: Annotated[
-        str | None,
-        typer.Option(
-            help="Reconstruction method; ct-dip methods lists them. Default: lin-dip, which has error bars."
-        ),
-    ] = None,
+    method: Method = None,
     preset: Preset = None,
     config: Annotated[Path | None, typer.Option(help="Read settings from this YAML file.")] = None,
     set_: Annotated[

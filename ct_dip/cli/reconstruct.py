@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from ct_dip.cli.console import ConsoleProgress, message
-from ct_dip.cli.options import Budget, Device, OptionalSeed, Preset, Threads, Verbose, check_result_name
+from ct_dip.cli.options import (
+    Budget,
+    Device,
+    Method,
+    OptionalSeed,
+    Preset,
+    Threads,
+    Verbose,
+    check_result_name,
+)
 from ct_dip.errors import InputError, InterruptedRunError, OutputError
 from ct_dip.progress import format_duration
 
@@ -30,12 +39,7 @@ def reconstruct(
             "folder. Default: SCAN-METHOD.h5 in this folder, or the folder results."
         ),
     ] = None,
-    method: Annotated[
-        str | None,
-        typer.Option(
-            help="Reconstruction method; ct-dip methods lists them. Default: lin-dip, which has error bars."
-        ),
-    ] = None,
+    method: Method = None,
     preset: Preset = None,
     config: Annotated[Path | None, typer.Option(help="Read settings from this YAML file.")] = None,
     set_: Annotated[

@@ -7,7 +7,7 @@ import typer
 
 from ct_dip.cli.compare import summary
 from ct_dip.cli.console import ConsoleProgress, message, print_table
-from ct_dip.cli.options import Budget, Device, OptionalSeed, Preset, Threads, Verbose
+from ct_dip.cli.options import Budget, Device, Method, OptionalSeed, Preset, Threads, Verbose
 from ct_dip.errors import CtDipError, InputError, InterruptedRunError
 
 _SAYS = {"heldout_log_density": "held-out views choose", "evidence": "evidence chooses"}
@@ -22,9 +22,7 @@ def select(
             "for more settings."
         ),
     ],
-    method: Annotated[
-        str, typer.Option(help="Reconstruction method; ct-dip methods lists them.")
-    ] = "lin-dip",
+    method: Method = None,
     out: Annotated[
         Path,
         typer.Option(

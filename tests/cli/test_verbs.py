@@ -62,6 +62,15 @@ def test_simulate_reconstruct_info(folder, capsys):
     assert facts["digest"] == read_result("tv.h5").scan_digest
 
 
+def test_the_shell_completes_the_names_of_methods(monkeypatch, capsys):
+    monkeypatch.setenv("_CT_DIP_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "ct-dip reconstruct scan.h5 --method lin-")
+    monkeypatch.setenv("COMP_CWORD", "4")
+    with pytest.raises(SystemExit):
+        main([])
+    assert capsys.readouterr().out.split() == ["lin-dip", "lin-dip-paper", "lin-ensemble"]
+
+
 def test_the_defaults_are_the_documented_ones(folder):
     main("simulate --size 50 --out scan.h5".split())
     scan = read_scan("scan.h5")
