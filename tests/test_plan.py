@@ -122,11 +122,11 @@ def test_the_verb(tmp_path, monkeypatch, capsys):
     assert [stage["name"] for stage in facts["stages"]][-1] == "posterior"
     assert all(stage["seconds"] > 0 for stage in facts["stages"])
     assert main(f"plan scan.h5 {quick}".split()) == 0
-    said = capsys.readouterr().err
+    said = capsys.readouterr().out
     assert "network passes" in said
     assert "exact" in said
     assert main("plan scan.h5 --budget-memory 1M".split()) == 0
-    assert "does NOT fit" in capsys.readouterr().err
+    assert "does NOT fit" in capsys.readouterr().out
 
 
 def test_the_verb_takes_what_reconstruct_takes(tmp_path, monkeypatch, capsys):

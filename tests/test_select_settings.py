@@ -51,7 +51,7 @@ def test_both_rankings_are_told_with_what_the_truth_says(tmp_path, capsys):
     shared = [word for setting in QUICK for word in ("--set", setting)]
     command = ["select", str(tmp_path / "scan.h5"), "--over", "dip.channels=[8,8],[4,4]", "--out", str(out)]
     assert main([*command, *shared]) == 0
-    told = capsys.readouterr().err
+    told = capsys.readouterr().out
     assert "held-out views choose" in told
     assert "evidence chooses" in told
     header, *rows = (out / "comparison.csv").read_text().splitlines()

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ct_dip.cli.console import ConsoleProgress, message, print_table
+from ct_dip.cli.console import ConsoleProgress, print_line, print_table
 from ct_dip.cli.options import Budget, Device, OptionalSeed, Preset, Threads, Verbose
 from ct_dip.errors import CtDipError, InputError, InterruptedRunError
 
@@ -122,7 +122,7 @@ def compare(
     print_table(ranking_sentences(table)[0], summary(table))
     if not any(row.prediction for row in table.rows):
         raise CtDipError(f"no method finished: {table.rows[0].error}")
-    message(f"{page}: open it in a browser; {csv} has every figure, {latex} the main ones")
+    print_line(f"{page}: open it in a browser; {csv} has every figure, {latex} the main ones")
 
 
 def summary(table: "MethodTable") -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Print progress and messages on standard error, and data on standard output."""
+"""Print what a command found on standard output; progress, warnings and errors on standard error."""
 
 import contextlib
 import json
@@ -16,35 +16,42 @@ from rich.text import Text
 from ct_dip.progress import Stage, format_duration
 from ct_dip.progress_bars import BarProgress
 
-LINE_SECONDS = 30.0  # between two lines about the same stage where there is no terminal
+# Where there is no terminal: a stage that takes longer is worth a line, and another one that often.
+FIRST_SECONDS, LINE_SECONDS = 2.0, 30.0
 
 console = Console(stderr=True, highlight=False)
+output = Console(highlight=False)
 
 
 def message(text: str) -> None:
-    """Print one line for the user, never folded."""
+    """Print a line about the run on standard error, never folded."""
     console.print(text, markup=False, soft_wrap=True)
 
 
+def print_line(text: str) -> None:
+    """Print a line of what was found or written on standard output, never folded."""
+    output.print(text, markup=False, soft_wrap=True)
+
+
 def print_json(values: dict[str, Any]) -> None:
-    """Print one JSON object on standard output, in the order given: stages in the order in which they ran."""
+    """Print one JSON object, in the order given: stages in the order in which they ran."""
     print(json.dumps(values, indent=2, allow_nan=False))
 
 
 def print_table(title: str, rows: dict[str, str]) -> None:
     """Print names and values as a table on a terminal, as plain lines elsewhere."""
-    if not console.is_terminal:
-        message(title)
+    if not output.is_terminal:
+        print_line(title)
         width = max(len(name) for name in rows) + 2
         for name, value in rows.items():
-            message(f"  {name:<{width}}{value}")
+            print_line(f"  {name:<{width}}{value}")
         return
     table = Table(title=Text(title), title_justify="left", show_header=False, box=None, pad_edge=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     for name, value in rows.items():
         table.add_row(Text(name), Text(value))
-    console.print(table)
+    output.print(table)
 
 
 def set_up_logging(verbose: bool) -> None:
@@ -56,11 +63,11 @@ def set_up_logging(verbose: bool) -> None:
 
 
 class _LineStage(Stage):
-    """Plain lines for a log: when a stage starts and ends, and every half minute in between."""
+    """Plain lines for a log about a stage that takes long: at its start and end, and every half minute."""
 
     def __init__(self, name: str, total: int | None) -> None:
         self.name, self.total, self.found = name, total, ""
-        self.start, self.ended = time.monotonic(), threading.Event()
+        self.start, self.ended, self.told = time.monotonic(), threading.Event(), False
 
     def update(self, done: int, **figures: float) -> None:
         of = f" of {self.total}" if self.total is not None else ""
@@ -71,7 +78,6 @@ class _LineStage(Stage):
     @contextlib.contextmanager
     def shown(self) -> Iterator[Stage]:
         """Write the lines; from a thread, because a stage may be silent for long."""
-        message(f"{self.name}: started")
         ticker = threading.Thread(target=self._tick, daemon=True)
         ticker.start()
         try:
@@ -79,9 +85,14 @@ class _LineStage(Stage):
         finally:
             self.ended.set()
             ticker.join()
-        message(f"{self.name}: done after {self._elapsed()}")
+        if self.told:
+            message(f"{self.name}: done after {self._elapsed()}")
 
     def _tick(self) -> None:
+        if self.ended.wait(FIRST_SECONDS):
+            return
+        self.told = True
+        message(f"{self.name}: started")
         while not self.ended.wait(LINE_SECONDS):
             message(f"{self.name}: {self._elapsed()}{self.found}")
 

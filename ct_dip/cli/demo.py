@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ct_dip.cli.console import ConsoleProgress, message
+from ct_dip.cli.console import ConsoleProgress, message, print_line
 from ct_dip.cli.options import Seed, Verbose
 from ct_dip.cli.reconstruct import outcome
 from ct_dip.errors import InputError
@@ -54,13 +54,13 @@ def demo(
     for method in (*COMPARED, "lin-dip"):
         config = load_config(method=method, preset=preset, seed=seed)
         result = reconstruct(scan, config, progress=ConsoleProgress())
-        message(outcome(result))
+        print_line(outcome(result))
         results.append(result)
     write_result(out / "result.h5", results[-1])
     write_report(out / "report.html", results[-1], source=scan.source)
     write_compare_page(out / "comparison.html", compare_results(results, [scan]))
-    message(f"{out / 'comparison.html'}: the four methods beside the truth")
-    message(
+    print_line(f"{out / 'comparison.html'}: the four methods beside the truth")
+    print_line(
         f"{out / 'report.html'}: open it in a browser; it shows the image, its error bars, and whether to "
         "believe them"
     )

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ct_dip.cli.console import ConsoleProgress, message, print_table
+from ct_dip.cli.console import ConsoleProgress, message, print_line, print_table
 from ct_dip.cli.options import Device, Preset, Verbose
 from ct_dip.errors import CtDipError, InterruptedRunError
 
@@ -122,7 +122,7 @@ def evaluate(
         message(f"first failure: {failed[0].label} with {failed[0].method}: {failed[0].error}")
     if len(failed) == len(rows):
         raise CtDipError(f"everything failed; --retry-failed tries it again; see {out / 'scores.csv'}")
-    message(f"{out / 'scores.csv'} has every figure; ct-dip report {out} writes the page")
+    print_line(f"{out / 'scores.csv'} has every figure; ct-dip report {out} writes the page")
 
 
 def summary(rows: "Sequence[Row]") -> dict[str, str]:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ct_dip.cli.console import message
+from ct_dip.cli.console import print_line
 from ct_dip.cli.options import Verbose
 
 
@@ -46,7 +46,7 @@ def export(
     if slices:
         assumed = ", as nothing is said" if spacing is None else ""
         apart = f", {first.pixel_size if spacing is None else spacing:g} mm apart{assumed}"
-    message(
+    print_line(
         f"{', '.join(map(str, files))}: {what} of {slices}{rows} × {columns} pixels of "
         f"{first.pixel_size:g} mm{apart}, in 1/mm{missing}"
     )

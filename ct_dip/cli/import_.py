@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ct_dip.cli.console import message
+from ct_dip.cli.console import message, print_line
 from ct_dip.cli.options import Verbose, check_result_name, load_mask, parse_angle
 from ct_dip.errors import InputError
 
@@ -170,7 +170,7 @@ def _write(
         noise = f"noise of {kept.noise.photons:.4g} photons per bin in air"
     elif kept.noise is not None:
         noise = f"white noise of {kept.noise.std:.4g}"
-    message(
+    print_line(
         f"{out}: {geometry.views} of {scan.geometry.views} views × {geometry.detectors} bins, "
         f"{volume.shape[0]} × {volume.shape[1]} pixels of {volume.pixel_size:.4g} mm, {noise}; {kept.source}"
     )

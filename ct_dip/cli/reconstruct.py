@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from ct_dip.cli.console import ConsoleProgress, message
+from ct_dip.cli.console import ConsoleProgress, message, print_line
 from ct_dip.cli.options import (
     Budget,
     Device,
@@ -272,15 +272,15 @@ def _reconstruct_one(
         raise OutputError(f"{error}{way_on if _has_stages(folder) else ''}") from error
     if files.run_folder is None:
         shutil.rmtree(folder, ignore_errors=True)
-    message(f"{out}: {outcome(result)}; picture {picture}")
+    print_line(f"{out}: {outcome(result)}; picture {picture}")
     if result.heldout is not None:
-        message(f"held-out views: {heldout_summary(result.heldout)}")
+        print_line(f"held-out views: {heldout_summary(result.heldout)}")
     for warning in result.warnings:
         message(f"warning: {warning}")
     if drawn:
-        message(f"{files.figures}: {len(drawn)} figures")
+        print_line(f"{files.figures}: {len(drawn)} figures")
     if files.paged:
-        message(
+        print_line(
             f"{page}: open it in a browser; it shows the image, its error bars, and whether to believe them"
         )
 

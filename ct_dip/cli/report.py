@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ct_dip.cli.console import message
+from ct_dip.cli.console import print_line
 from ct_dip.cli.options import Verbose
 
 
@@ -24,4 +24,4 @@ def report(
 
     page = run(result, out)
     size = page.stat().st_size / 2**20
-    message(f"{page}: open it in a browser; one file of {size:.1f} MiB that needs no network")
+    print_line(f"{page}: open it in a browser; one file of {size:.1f} MiB that needs no network")

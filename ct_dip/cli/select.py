@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from ct_dip.cli.compare import summary
-from ct_dip.cli.console import ConsoleProgress, message, print_table
+from ct_dip.cli.console import ConsoleProgress, print_line, print_table
 from ct_dip.cli.options import Budget, Device, Method, OptionalSeed, Preset, Threads, Verbose
 from ct_dip.errors import CtDipError, InputError, InterruptedRunError
 
@@ -68,4 +68,4 @@ def select(
     page, csv, latex = write_comparison(out, table)
     chosen = [f"{_SAYS[column]} {name}" for column, name in choices(table).items()]
     print_table("; ".join(chosen) or "nothing tells these settings apart", summary(table))
-    message(f"{page}: open it in a browser; {csv} has every figure, {latex} the main ones")
+    print_line(f"{page}: open it in a browser; {csv} has every figure, {latex} the main ones")

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from ct_dip.arrays import Floats
-from ct_dip.cli.console import ConsoleProgress, message
+from ct_dip.cli.console import ConsoleProgress, print_line
 from ct_dip.cli.options import Seed, Verbose, check_result_name, parse_angle
 from ct_dip.errors import InputError
 
@@ -204,7 +204,7 @@ def simulate(
     )
     write_scan(out, scan)
     rows, columns = shape
-    message(f"{out}: {views} views × {geometry.detectors} bins of {scan.source}, {rows} × {columns} pixels")
+    print_line(f"{out}: {views} views × {geometry.detectors} bins of {scan.source}, {rows} × {columns} pixels")
 
 
 def _scaled(shape: tuple[int, ...], longest: int) -> tuple[int, int]:
@@ -243,4 +243,4 @@ def _simulate_dataset(
     written = write_lodopab(
         out, slices, part=part or "test", items=items, seed=seed, progress=ConsoleProgress(), **given
     )
-    message(f"{out}: {written.describe()}")
+    print_line(f"{out}: {written.describe()}")

@@ -41,7 +41,7 @@ def test_scans_are_reconstructed_and_compared(folder, capsys):
     ]
     assert [bool(row["heldout_log_density"]) for row in rows] == [False, False, True, True]
     assert "ranked by held-out views" in (folder / "out/comparison.html").read_text()
-    shown = capsys.readouterr().err
+    shown = capsys.readouterr().out
     assert "ranked by held-out views" in shown
     assert main(["compare", "scan.h5", "blind.h5", "--methods", "fbp,tv", "--out", "out"]) == 0
     assert capsys.readouterr().err.count("taken from") == 4
@@ -53,7 +53,7 @@ def test_results_are_compared(folder, capsys):
     rows = table(folder / "comparison/comparison.csv")
     assert [row["method"] for row in rows] == ["tv", "fbp"]
     assert float(rows[0]["heldout_log_density"]) == 1.25  # from the file
-    assert "Images are ranked by PSNR against the truth" in capsys.readouterr().err
+    assert "Images are ranked by PSNR against the truth" in capsys.readouterr().out
     assert sorted(path.name for path in (folder / "comparison").iterdir()) == [
         *("comparison.csv", "comparison.html", "comparison.tex")
     ]
@@ -114,7 +114,7 @@ def test_failures(folder, capsys, monkeypatch):
 
     monkeypatch.setattr(Tv, "run", fail)
     assert main(["compare", "scan.h5", "--methods", "fbp,tv", "--out", "out"]) == 0
-    assert "failed: out of luck" in capsys.readouterr().err
+    assert "failed: out of luck" in capsys.readouterr().out
     assert [row["error"] for row in table(folder / "out/comparison.csv")] == ["", "out of luck"]
     monkeypatch.setattr(Fbp, "run", fail)
     assert main(["compare", "scan.h5", "--methods", "fbp,tv", "--out", "other"]) == 1

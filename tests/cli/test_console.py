@@ -12,6 +12,7 @@ MODULE = sys.modules[ConsoleProgress.__module__]  # its name is shadowed by the 
 
 def test_a_log_has_plain_lines(monkeypatch, capsys):
     monkeypatch.setattr(MODULE, "LINE_SECONDS", 0.02)
+    monkeypatch.setattr(MODULE, "FIRST_SECONDS", 0.02)
     progress = ConsoleProgress()
     with progress.stage("fit", 2000) as stage:
         stage.update(300, loss=0.125)
@@ -24,11 +25,16 @@ def test_a_log_has_plain_lines(monkeypatch, capsys):
     with progress.stage("silent"):
         time.sleep(0.1)
     assert len(capsys.readouterr().err.splitlines()) > 2
+    monkeypatch.setattr(MODULE, "FIRST_SECONDS", 60.0)
+    with progress.stage("short", 2000) as stage:
+        stage.update(2000)
+    assert capsys.readouterr().err == ""
 
 
 def test_a_stage_that_fails_says_nothing_more(monkeypatch, capsys):
-    monkeypatch.setattr(MODULE, "LINE_SECONDS", 0.02)
+    monkeypatch.setattr(MODULE, "FIRST_SECONDS", 0.02)
     with pytest.raises(ZeroDivisionError), ConsoleProgress().stage("fit"):
+        time.sleep(0.1)
         _ = 1 / 0
     time.sleep(0.1)
     assert capsys.readouterr().err.splitlines() == ["fit: started"]

@@ -27,9 +27,9 @@ def test_a_dataset_is_evaluated_and_shown(folder, capsys):
     command = ["evaluate", "scans", "--method", "fbp,tv", "--set", "tv.strength=0.5", "--workers", "0"]
     (folder / "scans/s1.h5").write_bytes(b"broken")
     assert main([*command, "--out", "out"]) == 0
-    told = capsys.readouterr().err
-    assert "2 done, 1 failed, psnr" in told
-    assert "first failure: s1 with fbp: " in told
+    told = capsys.readouterr()
+    assert "2 done, 1 failed, psnr" in told.out
+    assert "first failure: s1 with fbp: " in told.err
     assert sorted(path.name for path in (folder / "out/items").iterdir()) == ["s0", "s2"]
     assert main([*command, "--out", "out", "--retry-failed"]) == 0
     assert main(["report", "out"]) == 0

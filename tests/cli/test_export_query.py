@@ -50,9 +50,9 @@ def test_export_writes_what_it_says(folder, capsys):
     for kind in ("tiff", "nifti", "npy"):
         assert main(f"export r.h5 --format {kind} --out out/image".split()) == 0
         said = capsys.readouterr()
-        assert said.out == ""
-        assert len(said.err.splitlines()) == 1
-        assert "mean and standard deviation of 6 × 8 pixels of 0.5 mm" in said.err
+        assert said.err == ""
+        assert len(said.out.splitlines()) == 1
+        assert "mean and standard deviation of 6 × 8 pixels of 0.5 mm" in said.out
     written = sorted(path.name for path in (folder / "out").iterdir())
     kinds = [f"image-{what}.{ending}" for what in ("mean", "std") for ending in ("nii", "npy", "tif")]
     assert written == sorted([*kinds, "image-grid.json"])
@@ -71,7 +71,7 @@ def test_the_format_follows_the_ending(folder):
 
 def test_export_says_when_there_is_no_deviation(folder, capsys):
     assert main("export tv.h5 --format tiff --out tv".split()) == 0
-    assert "method tv gives no standard deviation" in capsys.readouterr().err
+    assert "method tv gives no standard deviation" in capsys.readouterr().out
     assert [path.name for path in folder.glob("*.tif")] == ["tv-mean.tif"]
 
 
@@ -107,7 +107,7 @@ def test_query_finds_the_bright_corner(folder, capsys):
 def test_query_in_words(folder, capsys):
     assert main(f"query r.h5 --roi {CORNER} --above 0.03".split()) == 0
     output = capsys.readouterr()
-    assert output.out == ""
+    assert output.err == ""
     for words in (
         "1 pixel, 0.25 mm²",
         "0.05 /mm, 95 % interval",
@@ -115,9 +115,9 @@ def test_query_in_words(folder, capsys):
         "area above 0.03 /mm",
         "100;",
     ):
-        assert words in output.err
+        assert words in output.out
     assert main(f"query r.h5 --roi {CORNER}".split()) == 0
-    assert "area above" not in capsys.readouterr().err
+    assert "area above" not in capsys.readouterr().out
 
 
 def masks():

@@ -70,7 +70,7 @@ def test_views_are_held_out_where_nothing_else_is_known(capsys):
     job = ["--method", "lin-dip", "--out", "r.h5", "--no-report", "--no-holdout"]
     job += [word for setting in QUICK for word in ("--set", setting)]
     assert main(["reconstruct", "blind.h5", *job]) == 0
-    assert "measurements that the reconstruction did not see" in capsys.readouterr().err
+    assert "measurements that the reconstruction did not see" in capsys.readouterr().out
     checked = read_result("r.h5")
     assert checked.heldout.error_bars
     assert checked.heldout.measurements == 2 * make(101).sinogram.shape[1]

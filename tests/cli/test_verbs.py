@@ -31,9 +31,8 @@ def test_simulate_reconstruct_info(folder, capsys):
         ["scan.h5", *(f"{m}.{kind}" for m in ("fbp", "cgls", "tv") for kind in ("h5", "png", "yaml"))]
     )
     output = capsys.readouterr()
-    assert output.out == ""  # data only where --json asks for it
-    assert "tv of 40 × 40 pixels" in output.err
-    assert "\x1b" not in output.err  # no colours or bars when this is not a terminal
+    assert "tv of 40 × 40 pixels" in output.out
+    assert "\x1b" not in output.out + output.err  # no colours or bars when this is not a terminal
     with Image.open("tv.png") as picture:
         assert picture.size[0] > 600
     # The settings beside a result repeat it, bit for bit.
@@ -46,9 +45,9 @@ def test_simulate_reconstruct_info(folder, capsys):
 
     assert main(["info", "scan.h5"]) == 0
     summary = capsys.readouterr()
-    assert summary.out == ""
-    assert "parallel beam" in summary.err
-    assert "40 × 40 pixels of 1 mm" in summary.err
+    assert summary.err == ""
+    assert "parallel beam" in summary.out
+    assert "40 × 40 pixels of 1 mm" in summary.out
 
     assert main(["info", "tv.h5", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
@@ -155,7 +154,7 @@ def test_demo_leaves_a_result_and_a_page(folder, capsys, monkeypatch):
         assert "http://" not in page  # one file, nothing fetched
         assert "https://" not in page
     assert f"{result.scores.psnr.value:.2f}" in page
-    assert "report.html" in capsys.readouterr().err
+    assert "report.html" in capsys.readouterr().out
 
 
 def test_help_and_version(capsys):
@@ -171,14 +170,14 @@ def test_lin_dip_from_the_command_line(folder, capsys):
     quick = "--set dip.channels=[8,8] --set dip.max_steps=60 --set dip.cooldown_steps=20"
     command = f"reconstruct scan.h5 --method lin-dip --hyperprior tv-predcp {quick} --out r.h5"
     assert main(command.split()) == 0
-    assert "95 % intervals cover" in capsys.readouterr().err
+    assert "95 % intervals cover" in capsys.readouterr().out
     result = read_result("r.h5")
     assert result.settings["inference"]["hyperprior"] == "tv-predcp"
     assert result.settings["inference"]["objective"] == "optimum"
     assert result.std is not None
     assert (folder / "r.png").exists()
     main("info r.h5".split())
-    summary = capsys.readouterr().err
+    summary = capsys.readouterr().out
     assert "inference settings" in summary
     # Stages in the order in which they ran, whoever asks.
     stages = list(result.seconds)

@@ -74,7 +74,7 @@ def test_warnings_about_the_data_end_on_the_terminal(folder, capsys, monkeypatch
     assert f"warning: {warning}" in capsys.readouterr().err.splitlines()
     assert warning in Path("r.html").read_text(encoding="utf-8")
     assert main("info r.h5".split()) == 0
-    assert warning in capsys.readouterr().err
+    assert warning in capsys.readouterr().out
 
 
 def test_one_run_ends_with_figures_and_a_page(folder, capsys):
@@ -82,7 +82,7 @@ def test_one_run_ends_with_figures_and_a_page(folder, capsys):
     assert written(folder) == ["r.h5", "r.html", "r.png", "r.yaml"]
     # 100 samples are enough for every figure
     assert {path.stem for path in (folder / "figures").iterdir()} == set(FIGURES)
-    said = capsys.readouterr().err
+    said = capsys.readouterr().out
     assert "r.html: open it in a browser" in said
     assert "figures: 11 figures" in said
     assert "phantom ellipses" in (folder / "r.html").read_text(encoding="utf-8")
@@ -91,7 +91,7 @@ def test_one_run_ends_with_figures_and_a_page(folder, capsys):
 def test_the_page_can_be_had_or_not(folder, capsys):
     assert main(job("--no-report")) == 0
     assert written(folder) == ["r.h5", "r.png", "r.yaml"]
-    assert "r.html" not in capsys.readouterr().err
+    assert "r.html" not in capsys.readouterr().out
     for name, option in (("a", ""), ("b", "--report")):
         command = f"reconstruct scan.h5 --method fbp --out {name}.h5 --figures {name} {option}"
         assert main(command.split()) == 0
@@ -112,7 +112,7 @@ def test_a_page_of_somebody_else_is_not_replaced(folder, capsys):
 def test_a_measured_scan_is_compared_with_a_reference(folder, capsys):
     options = ["--reference", "reference.npy", "--reference-noise", "0.002", "--figures", "figures"]
     assert main(job(*options, scan="blind.h5")) == 0
-    assert "dB against the reference" in capsys.readouterr().err
+    assert "dB against the reference" in capsys.readouterr().out
     result = read_result("r.h5")
     assert result.comparison.name == "reference"
     assert result.comparison.noise_std == 0.002

@@ -49,7 +49,7 @@ def test_from_file_to_picture(real_data, tmp_path, monkeypatch, capsys):
     source = real_data / "htc2022" / "htc2022_01a_full.mat"
     words = ["--views", "30", "--bin", "4", "--pixels", "64", "--width", "76", "--reference-out", "r.npy"]
     assert main(["import", str(source), "--out", "s.h5", *words]) == 0
-    assert "30 of 720 views × 140 bins" in capsys.readouterr().err
+    assert "30 of 720 views × 140 bins" in capsys.readouterr().out
     scan = read_scan("s.h5")
     assert scan.geometry.volume.size == (76, 76)
     assert scan.ground_truth is None

@@ -263,7 +263,7 @@ def test_info_says_what_is_missing_and_an_import_with_that_works(tmp_path, capsy
     monkeypatch.chdir(tmp_path)
     tiff_folder(tmp_path / "scan", views=6, rows=2)
     assert main("info scan".split()) == 0
-    said = capsys.readouterr().err
+    said = capsys.readouterr().out
     for word in (
         "tiff-folder",
         "2 rows × 32 columns",

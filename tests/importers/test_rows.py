@@ -78,5 +78,5 @@ def test_from_rows_to_a_volume(tmp_path, monkeypatch, capsys):
     results = [f"results/{name}" for name in names]
     capsys.readouterr()
     assert main(["export", *results, "--format", "tiff", "--out", "volume"]) == 0
-    assert "2 slices of 16 × 16" in capsys.readouterr().err
+    assert "2 slices of 16 × 16" in capsys.readouterr().out
     assert tifffile.imread("volume-mean.tif").shape == (2, 16, 16)

@@ -126,7 +126,7 @@ def test_python_knows_it():
 @pytest.mark.usefixtures("toy")
 def test_every_verb_knows_it(capsys):
     assert main(["methods"]) == 0
-    assert "the same error bar everywhere" in capsys.readouterr().err
+    assert "the same error bar everywhere" in capsys.readouterr().out
     assert main("methods --json".split()) == 0
     assert json.loads(capsys.readouterr().out)["toy"]["settings"] == {"toy": {"std": 0.004, "draws": 60}}
     assert main("plan scan.h5 --method toy --json".split()) == 0
@@ -134,16 +134,16 @@ def test_every_verb_knows_it(capsys):
     assert facts["colour"] == "green"
     assert [stage["name"] for stage in facts["stages"]] == ["ray transform", "toy"]
     assert main("reconstruct scan.h5 --method toy --set toy.std=0.003 --out r.h5 --figures all".split()) == 0
-    said = capsys.readouterr().err
-    assert "warning: this is a toy" in said
-    assert "nats per pixel" in said
+    said = capsys.readouterr()
+    assert "warning: this is a toy" in said.err
+    assert "nats per pixel" in said.out
     page = Path("r.html").read_text(encoding="utf-8")
     assert "by a toy" in page
     assert "The true object is known here" in page
     assert main("info r.h5 --json".split()) == 0
     assert json.loads(capsys.readouterr().out)["brightest"] == pytest.approx(0.02)
     assert main("query r.h5 --roi=-3,-3,3,3".split()) == 0
-    assert "95 % interval" in capsys.readouterr().err
+    assert "95 % interval" in capsys.readouterr().out
     assert main("report r.h5 --out again.html".split()) == 0
     assert main("export r.h5 --format tiff --out image".split()) == 0
     assert main("reconstruct scan.h5 --method tv --set toy.std=1 --out t.h5".split()) == 2
@@ -158,8 +158,8 @@ def test_a_method_that_cannot_be_loaded_is_named_and_the_others_work(tmp_path, m
     with pytest.raises(CtDipError, match=r"method 'toy' \(toy_method:Toy\) cannot be loaded: No module"):
         find_method("toy")
     assert main(["methods"]) == 0
-    said = capsys.readouterr().err
-    assert "nowhere_at_all" in said
-    assert "total variation" in said.lower()
+    said = capsys.readouterr()
+    assert "nowhere_at_all" in said.err
+    assert "total variation" in said.out.lower()
     with pytest.raises(InputError, match="did you mean 'tv'"):
         load_config(settings=["tvv.strength=1"])

@@ -259,7 +259,7 @@ def test_report_writes_a_page(tmp_path, capsys):
     text = (tmp_path / "deep" / "r.html").read_text(encoding="utf-8")
     assert "r.h5" in text
     assert embedded(text) == embedded(page.render_report(synthetic_result()))
-    assert "r.html" in capsys.readouterr().err
+    assert "r.html" in capsys.readouterr().out
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["r.html"]
 
 

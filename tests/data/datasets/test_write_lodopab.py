@@ -148,7 +148,7 @@ def test_the_command_line_writes_a_dataset(tmp_path, capsys, monkeypatch):
     )
     dataset = open_dataset("d")
     assert (len(dataset), dataset.geometry.views) == (3, 7)
-    assert "LoDoPaB's simulation of ct.npz, part test: 3 scans" in capsys.readouterr().err
+    assert "LoDoPaB's simulation of ct.npz, part test: 3 scans" in capsys.readouterr().out
     for options, words in [
         ("--dataset other --out e", "choose lodopab"),
         ("--dataset lodopab --out e", "--items is needed"),
