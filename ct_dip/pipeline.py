@@ -28,6 +28,7 @@ from ct_dip.evaluation.heldout import score_heldout
 from ct_dip.evaluation.score import score
 from ct_dip.method import Job, Method
 from ct_dip.methods import find_method, load_config
+from ct_dip.methods.lin_dip.trial import TRIAL
 from ct_dip.operators import ray_transform
 from ct_dip.operators.sparse import estimate_bytes, estimate_peak_bytes
 from ct_dip.progress import Progress
@@ -37,6 +38,7 @@ from ct_dip.run_plan import Plan, StagePlan
 _WORKING_ARRAYS = 20  # images and sinograms in float32 that a classical method holds at once, at most
 _FEWEST_VIEWS = 10  # of which two are held out
 _CHECKED_PIXELS = 128**2  # up to which they are held out by default: larger images take minutes
+_CHECK = "compare with held-out views"  # name of the stage
 AnyScan = Scan | str | Path
 
 
@@ -177,8 +179,9 @@ def finish(
         with job.progress.stage(f"compare with the {comparison.name}"):
             scores = score(prediction, comparison, scan.evaluated)
         prediction = dataclasses.replace(prediction, scores=scores)
-    if _checks_views(job, prediction):
-        with job.progress.stage("held-out views"):
+    compared, sampled = comparison is not None, prediction.samples is not None
+    if prediction.heldout is None and _checks_views(scan, config, job.given, compared, sampled):
+        with job.progress.stage(_CHECK):
             prediction = dataclasses.replace(prediction, heldout=_heldout(job, memory_budget))
     return prediction
 
@@ -229,14 +232,17 @@ def _configure(
     return method, config, given
 
 
-def _checks_views(job: Job[RunConfig], prediction: Prediction) -> bool:
-    """Whether to hold out views; by default where nothing else shows whether the error bars hold."""
-    if prediction.heldout is not None:  # the method did so itself
-        return False
-    if job.config.check != "auto" or prediction.comparison is not None or prediction.samples is None:
-        return job.config.check == "views"
-    many = len(np.unique(job.scan.geometry.angles)) >= _FEWEST_VIEWS
-    return many and prediction.mean.size <= _CHECKED_PIXELS and not job.given
+def _checks_views(
+    scan: Scan, config: RunConfig, given: Mapping[str, Any], compared: bool, sampled: bool
+) -> bool:
+    """Whether to hold out views of a method that does not do so itself.
+
+    By default where nothing else shows whether the error bars hold.
+    """
+    if config.check != "auto" or compared or not sampled:
+        return config.check == "views"
+    many = len(np.unique(scan.geometry.angles)) >= _FEWEST_VIEWS
+    return many and math.prod(scan.geometry.domain_shape) <= _CHECKED_PIXELS and not given
 
 
 def _heldout(job: Job[RunConfig], memory_budget: int | str | None) -> HeldoutScores:
@@ -285,12 +291,18 @@ def plan_run(
         given=given or {},
     )
     plan = method.plan(scan, config, start)
+    truth, samples = scan.ground_truth is not None, "samples" in method.gives
+    holds_out = any(stage.name == TRIAL for stage in plan.stages)  # itself
+    if not holds_out and _checks_views(scan, config, plan.given, truth, samples):
+        plan = plan.with_stage(_CHECK, plan.bytes - held, passes=sum(stage.passes for stage in plan.stages))
     if not measure or plan.bytes > budget:
         return plan
     begin = time.perf_counter()
     transform = ray_transform(scan.geometry)
-    assembly = time.perf_counter() - begin
-    return plan.with_seconds({"ray transform": assembly} | method.seconds(scan, config, plan, transform))
+    seconds = {"ray transform": time.perf_counter() - begin}
+    seconds |= method.seconds(scan, config, plan, transform)
+    known = [seconds[stage.name] for stage in plan.stages if stage.name in seconds]
+    return plan.with_seconds(seconds | {_CHECK: sum(known)})
 
 
 def _is_sparse(scan: Scan, config: RunConfig, budget: int) -> bool:
@@ -309,8 +321,8 @@ def _check_minutes(minutes: float | None, method: Method[Any]) -> None:
         )
     if not method.limits_time:
         raise InputError(
-            f"a time budget (--budget-minutes) has no effect with method {method.name!r}; drop it, or use "
-            "lin-dip"
+            f"a time budget (budget_minutes) has no effect with method {method.name!r}; drop it, or use one "
+            "that can be cut short, as lin-dip"
         )
 
 

@@ -53,7 +53,7 @@ class Plan:
 
     @property
     def seconds(self) -> float | None:
-        """Time of all stages, at most; ``None`` if it was not measured."""
+        """Time of all stages whose time is known, at most; ``None`` if it was not measured."""
         times = [stage.seconds for stage in self.stages if stage.seconds is not None]
         return sum(times) if times else None
 
@@ -94,14 +94,16 @@ class Plan:
             if stage.passes:
                 parts.append(f"about {stage.passes} network passes")
             if stage.seconds is not None:
-                parts.append(f"about {format_duration(stage.seconds)}" + (" at most" if stage.passes else ""))
+                parts.append(f"up to about {format_duration(stage.seconds)}")
             lines[stage.name] = ", ".join(parts)
         peak, budget = memory.format_bytes(self.bytes), memory.format_bytes(self.budget)
         lines["memory"] = f"{peak} at the peak; the budget is {budget}"
         if self.bytes > self.budget:
             lines["memory"] += f": it does NOT fit; {self.advice}"
         if self.seconds is not None:
-            lines["time"] = f"about {format_duration(self.seconds)} in all, at most"
+            lines["time"] = f"up to about {format_duration(self.seconds)} in all"
+            if unknown := [stage.name for stage in self.stages if stage.seconds is None]:
+                lines["time"] += f", and what is not known: {', '.join(unknown)}"
         return lines
 
     def __str__(self) -> str:

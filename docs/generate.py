@@ -83,9 +83,9 @@ def commands_page() -> str:
     group: Any = typer.main.get_command(app)
     lines = [
         "# Commands",
-        "What a command found or wrote goes to standard output, as text or, with `--json`, as one JSON object; "
-        "progress, warnings and errors go to standard error. Exit codes: 0 done, 1 failed, 2 bad input, 130 "
-        "interrupted.",
+        "What a command found or wrote goes to standard output, as text or, with `--json`, as one JSON "
+        "object; progress, warnings and errors go to standard error. Exit codes: 0 done, 1 failed, 2 bad "
+        "input, 130 interrupted.",
         "| command | what it does |\n| --- | --- |\n"
         + "\n".join(
             f"| [`ct-dip {n}`](#ct-dip-{n}) | {_sentence(c.help)} |" for n, c in group.commands.items()

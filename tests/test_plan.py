@@ -1,5 +1,6 @@
 """Plans: what is said beforehand is what is taken."""
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -58,6 +59,17 @@ def test_advice_names_method_dip_only_where_that_fits():
     enough, short = (plan_run(scan, config, budget=budget).advice for budget in (dip, dip - 1))
     assert "or method dip" in enough
     assert short == "use a smaller image or fewer views"
+
+
+def test_every_stage_of_a_run_is_in_its_plan_with_a_time():
+    """Also the choice of settings, the error bars, and the second run without some views."""
+    scan = dataclasses.replace(make(12), ground_truth=None)
+    for method in ("tv", "tv-gauss", "matern-gp"):
+        config = load_config(method=method)
+        plan = plan_run(scan, config, budget=2**34, measure=True)
+        assert all(stage.seconds is not None for stage in plan.stages)
+        assert list(reconstruct(scan, config).seconds) == [stage.name for stage in plan.stages]
+        assert f"{plan.stages[-1].name}: " in str(plan)
 
 
 def test_measured_time_is_of_the_right_order():

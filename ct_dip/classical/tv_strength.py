@@ -25,6 +25,8 @@ FACTOR = 2.0
 _PATIENCE = 2  # strengths in a row that predict worse than the best one, after which no weaker one is tried
 _TOLERANCE = 1e-2  # relative duality gap; a tenth of it chooses the same
 _ITERATIONS = 500  # at most, per strength
+FOLDS = 5  # that the views are dealt into
+MOST_ITERATIONS = len(STRENGTHS) * _ITERATIONS  # of all folds together
 _FEWEST = 3  # distinct views: two to reconstruct from, one to predict
 
 
@@ -55,7 +57,7 @@ def choose_tv_strength(
     variance: Tensor | float,
     geometry: Geometry,
     *,
-    folds: int = 5,
+    folds: int = FOLDS,
     strengths: Sequence[float] = STRENGTHS,
     isotropic: bool = True,
     tolerance: float = _TOLERANCE,
@@ -83,7 +85,7 @@ def choose_tv_strengths(
     variances: Tensor,
     geometry: Geometry,
     *,
-    folds: int = 5,
+    folds: int = FOLDS,
     strengths: Sequence[float] = STRENGTHS,
     isotropic: bool = True,
     tolerance: float = _TOLERANCE,
@@ -146,7 +148,7 @@ def _is_over(scores: Sequence[Floats]) -> bool:
     return len(scores) - 1 - int(np.argmin(np.mean(scores, axis=1))) >= _PATIENCE
 
 
-def view_folds(geometry: Geometry, folds: int = 5) -> NDArray[np.intp] | None:
+def view_folds(geometry: Geometry, folds: int = FOLDS) -> NDArray[np.intp] | None:
     """Deal the views to folds by turns, in the order of their angles; ``None`` if there are too few.
 
     Views that see the same, as those of a parallel beam from opposite sides do, come into the same fold:

@@ -204,7 +204,9 @@ def simulate(
     )
     write_scan(out, scan)
     rows, columns = shape
-    print_line(f"{out}: {views} views × {geometry.detectors} bins of {scan.source}, {rows} × {columns} pixels")
+    print_line(
+        f"{out}: {views} views × {geometry.detectors} bins of {scan.source}, {rows} × {columns} pixels"
+    )
 
 
 def _scaled(shape: tuple[int, ...], longest: int) -> tuple[int, int]:

@@ -26,7 +26,7 @@ from ct_dip.image_space.problem import PixelProblem, unit_vectors
 
 _CHUNK = 256  # columns of BᵀB that are made together
 _LARGEST = 8.0  # size of log s and log l
-_UPDATES = 30  # of MacKay's, at most
+UPDATES = 30  # of MacKay's, at most
 _SETTLED = 0.02  # relative change of s and l that ends them
 
 
@@ -111,7 +111,7 @@ def fit_by_samples(
     The same random numbers serve every update, so that it settles.
     """
     prior, noise, u, deltas = 1.0, 1.0, None, None
-    for _ in range(_UPDATES):
+    for _ in range(UPDATES):
         field = MarkovField(problem, prior * weights, noise)
         u = field.mean(start=u)
         right = field.perturbations(probes, np.random.default_rng(seed))

@@ -62,7 +62,7 @@ class MaternGp(Method[MaternGpRun]):
         problem = pixel_problem(transform, sinogram, torch.as_tensor(variance))
         process = GaussianProcess(problem, _SMOOTHNESS[config.matern_gp.smoothness])
         once = time_of(lambda: process.profile(3.0, 1e-2))
-        return {"evidence": _EVALUATIONS * once, "posterior": 2 * once}
+        return {"hyperparameters": _EVALUATIONS * once, "posterior": 2 * once}
 
     def run(self, job: Job[MaternGpRun]) -> Prediction:
         """Fit the hyperparameters, and condition on the data."""

@@ -8,13 +8,15 @@ from pydantic import Field
 from torch import Tensor
 
 from ct_dip.classical.tv import TvResult, tv
-from ct_dip.classical.tv_strength import choose_tv_strength
+from ct_dip.classical.tv_strength import FOLDS, MOST_ITERATIONS, choose_tv_strength
 from ct_dip.config import RunConfig, Section, Strength
 from ct_dip.data.prediction import Prediction
 from ct_dip.data.scan import Scan
 from ct_dip.method import Job, Method
 from ct_dip.operators.ray import RayTransform
 from ct_dip.run_plan import Plan, time_of
+
+_CHOICE, _SOLUTION = "strength of total variation", "total variation"  # names of stages
 
 
 class TvConfig(Section):
@@ -47,10 +49,13 @@ class Tv(Method[TvRun]):
     reference = "Rudin, Osher and Fatemi, 1992; solved as Chambolle and Pock, 2011"
     config = TvRun
 
+    def plan(self, scan: Scan, config: TvRun, start: Plan) -> Plan:
+        """Add the stages of `solve_tv`."""
+        return plan_tv(config.tv, start)
+
     def seconds(self, scan: Scan, config: TvRun, plan: Plan, transform: RayTransform) -> dict[str, float]:
-        """Time one projection and back-projection."""
-        image = torch.zeros(scan.geometry.domain_shape)
-        return {self.name: config.tv.max_iterations * time_of(lambda: transform.T(transform(image)))}
+        """Time projections and back-projections."""
+        return tv_seconds(config.tv, transform)
 
     def run(self, job: Job[TvRun]) -> Prediction:
         """Iterate until the duality gap is small."""
@@ -70,12 +75,28 @@ class Tv(Method[TvRun]):
         )
 
 
+def plan_tv(settings: TvConfig, start: Plan) -> Plan:
+    """Add the choice of the strength, if there is one, and the iteration."""
+    chooses = settings.strength == "auto"
+    return (start.with_stage(_CHOICE) if chooses else start).with_stage(_SOLUTION)
+
+
+def tv_seconds(settings: TvConfig, transform: RayTransform) -> dict[str, float]:
+    """Return the seconds of the stages of `plan_tv`, at most: they end when the duality gap is small."""
+
+    def pair(count: int) -> float:
+        images = torch.zeros(count, *transform.domain_shape)
+        return time_of(lambda: transform.T(transform(images)))
+
+    return {_CHOICE: MOST_ITERATIONS * pair(FOLDS), _SOLUTION: settings.max_iterations * pair(1)}
+
+
 def solve_tv(job: Job[Any], transform: RayTransform, variance: Tensor) -> tuple[TvResult, float]:
     """Return the image of section ``tv``, and the strength that was given or chosen from the data."""
     settings: TvConfig = job.config.tv
     strength = settings.strength
     if strength == "auto":
-        with job.progress.stage("strength of total variation"):
+        with job.progress.stage(_CHOICE):
             strength = choose_tv_strength(
                 transform,
                 job.sinogram,
@@ -84,7 +105,7 @@ def solve_tv(job: Job[Any], transform: RayTransform, variance: Tensor) -> tuple[
                 isotropic=settings.isotropic,
                 seed=job.config.seed,
             ).recommended
-    with job.progress.stage("total variation", settings.max_iterations) as stage:
+    with job.progress.stage(_SOLUTION, settings.max_iterations) as stage:
         solution = tv(
             transform,
             job.sinogram,

@@ -33,8 +33,12 @@ def test_a_log_has_plain_lines(monkeypatch, capsys):
 
 def test_a_stage_that_fails_says_nothing_more(monkeypatch, capsys):
     monkeypatch.setattr(MODULE, "FIRST_SECONDS", 0.02)
-    with pytest.raises(ZeroDivisionError), ConsoleProgress().stage("fit"):
+
+    def fail():
         time.sleep(0.1)
-        _ = 1 / 0
+        return 1 / 0
+
+    with pytest.raises(ZeroDivisionError), ConsoleProgress().stage("fit"):
+        fail()
     time.sleep(0.1)
     assert capsys.readouterr().err.splitlines() == ["fit: started"]

@@ -74,7 +74,7 @@ def test_views_are_held_out_where_nothing_else_is_known(capsys):
     checked = read_result("r.h5")
     assert checked.heldout.error_bars
     assert checked.heldout.measurements == 2 * make(101).sinogram.shape[1]
-    assert "held-out views" in checked.seconds
+    assert "compare with held-out views" in checked.seconds
     assert main("info r.h5 --json".split()) == 0
     assert json.loads(capsys.readouterr().out)["heldout"]["held"] == 1
     assert "inside their 95 % intervals" in result_summary(checked)["held-out views"]
