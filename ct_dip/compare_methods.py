@@ -269,7 +269,7 @@ def _run_and_keep(task: _Task, config: RunConfig, path: Path | None) -> Predicti
     stages = None if path is None else path.with_suffix(".run")
     prediction = task.run(task.scan, config, stages)
     if path is not None and stages is not None:
-        write_result(path, prediction)
+        write_result(prediction, path)
         shutil.rmtree(stages, ignore_errors=True)
     return prediction
 
@@ -284,7 +284,7 @@ def _with_heldout(task: _Task, config: RunConfig, prediction: Prediction, path: 
     )
     prediction = dataclasses.replace(prediction, heldout=scores)
     if path is not None and stages is not None:
-        write_result(path, prediction)
+        write_result(prediction, path)
         shutil.rmtree(stages, ignore_errors=True)
     return prediction
 

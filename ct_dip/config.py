@@ -175,16 +175,16 @@ def _apply(values: dict[str, Any], setting: str) -> None:
     name, equals, text = setting.partition("=")
     setting = shortened(setting)
     if not equals or not name.strip():
-        raise InputError(f"--set {setting!r}: write it as section.key=value, for example tv.strength=0.5")
+        raise InputError(f"setting {setting!r}: write it as section.key=value, for example tv.strength=0.5")
     *sections, key = name.strip().split(".")
     for section in sections:
         values = values.setdefault(section, {})
         if not isinstance(values, dict):
-            raise InputError(f"--set {setting!r}: {section!r} is not a section")
+            raise InputError(f"setting {setting!r}: {section!r} is not a section")
     try:
         values[key] = read_yaml(text)
     except InputError as error:
-        raise InputError(f"--set {setting!r}: {shortened(text)!r} is not a value, as {error}") from error
+        raise InputError(f"setting {setting!r}: {shortened(text)!r} is not a value, as {error}") from error
 
 
 def _explain(error: ValidationError, model: type[BaseModel], known: Iterable[str]) -> str:

@@ -28,7 +28,7 @@ def pick_device(name: str = "auto") -> "torch.device":
     except RuntimeError as error:
         raise InputError(f"device {name!r} is not known; use auto, cpu or cuda") from error
     if not module.is_available():
-        raise InputError(f"device {name!r}: torch finds no {device.type} here; use --device cpu")
+        raise InputError(f"device {name!r}: torch finds no {device.type} here; use device cpu")
     return device
 
 

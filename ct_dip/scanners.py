@@ -14,6 +14,10 @@ def view_angles(views: int, arc: float = math.pi, start: float = 0.0) -> Floats:
     """Return ``views`` equally spaced angles over [start, start + arc), the end not included."""
     if not math.isfinite(arc) or arc == 0:
         raise GeometryError(f"arc {arc} must be a finite angle other than 0, in radians")
+    if abs(arc) > 2 * math.pi * (1 + 1e-6):
+        raise GeometryError(
+            f"arc {arc:g} is more than a turn; it is in radians, write math.radians({arc:g}) for degrees"
+        )
     return start + arc * np.arange(check_count(views, "views")) / views
 
 
@@ -37,10 +41,7 @@ def scanner(
         detector_pitch: one pixel at the rotation axis if not given, mm.
     """
     if (source_origin is None) != (origin_detector is None):
-        raise GeometryError(
-            "a fan beam needs both distances in mm: source_origin (--source-origin) and origin_detector "
-            "(--origin-detector)"
-        )
+        raise GeometryError("a fan beam needs both distances in mm, source_origin and origin_detector")
     if source_origin is None or origin_detector is None:
         pitch = volume.pixel_size if detector_pitch is None else detector_pitch
         return ParallelBeam(

@@ -85,7 +85,7 @@ def main() -> None:
         progress=ConsoleProgress(),
         run_folder=arguments.out / "run",
     )
-    write_result(arguments.out / "result.h5", result)
+    write_result(result, arguments.out / "result.h5")
     write_report(arguments.out / "report.html", result, source=scan.source)
     figures(result, arguments.out / "figures")
     scores = result.scores

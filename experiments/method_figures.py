@@ -73,7 +73,7 @@ def result(method: str, path: Path) -> Prediction:
     prediction = reconstruct(example_scan(), load_config(method=method)).plain()
     facts = prediction.diagnostics | {"cpu_seconds": time.process_time() - start}
     prediction = dataclasses.replace(prediction, diagnostics=facts)
-    write_result(path, prediction)
+    write_result(prediction, path)
     return prediction
 
 

@@ -86,7 +86,7 @@ def test_methods_find_what_they_find_on_the_cpu(method, settings):
 
 def test_the_command_line_takes_any_device_that_torch_knows(tmp_path):
     assert pick_device("pretend:0") == DEVICE
-    write_scan(tmp_path / "scan.h5", SCAN)
+    write_scan(SCAN, tmp_path / "scan.h5")
     with pretend_device():
         line = ["reconstruct", str(tmp_path / "scan.h5"), "--method", "cgls", "--device", "pretend"]
         assert main([*line, "--out", str(tmp_path / "cgls.h5")]) == 0

@@ -166,7 +166,7 @@ def test_nonsense_is_refused_before_anything_runs(runs, scans, methods, options,
 def test_files_of_others_are_not_replaced(runs, tmp_path):
     compare(SCANS[0], ["fbp"], out=tmp_path)
     (kept,) = (tmp_path / "results").iterdir()
-    write_result(kept, prediction("fbp"))
+    write_result(prediction("fbp"), kept)
     with pytest.raises(InputError, match="another result"):
         compare(SCANS[0], ["fbp"], out=tmp_path)
     kept.write_text("notes")
@@ -179,7 +179,7 @@ def test_files_of_others_are_not_replaced(runs, tmp_path):
 def test_scans_are_called_as_their_files(tmp_path):
     for folder, scan in zip("ab", SCANS, strict=True):
         (tmp_path / folder).mkdir()
-        write_scan(tmp_path / folder / "same.h5", scan)
+        write_scan(scan, tmp_path / folder / "same.h5")
     table = compare([tmp_path / "a/same.h5", tmp_path / "b/same.h5"], ["fbp"])
     assert [label.name for label in table.scans.values()] == ["same", "same (2)"]
     assert "12 views" in table.scan(SCANS[0].digest).about

@@ -11,7 +11,7 @@ def test_auto_takes_what_there_is(monkeypatch):
     assert pick_device("cuda:0") == torch.device("cuda", 0)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert pick_device("auto") == torch.device("cpu")
-    with pytest.raises(InputError, match="--device cpu"):
+    with pytest.raises(InputError, match="use device cpu"):
         pick_device("cuda")
     with pytest.raises(InputError, match="abacus"):
         pick_device("abacus")

@@ -218,6 +218,13 @@ def test_impossible_views_are_refused(views, arc):
         view_angles(views, arc)
 
 
+def test_degrees_for_radians_are_named():
+    with pytest.raises(
+        GeometryError, match=r"arc 180 is more than a turn; it is in radians, write math\.radians"
+    ):
+        scanner(VOLUME, 40, arc=180)
+
+
 def test_pixels_are_where_the_picture_shows_them():
     x, y = Volume(shape=(2, 3), pixel_size=2.0).pixel_centers()
     assert x.tolist() == [-2, 0, 2]

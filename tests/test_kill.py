@@ -63,14 +63,8 @@ print(killed, finished)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_kill_at_random_moments(tmp_path):
     geometry = scanner(Volume(shape=(16, 16)), views=12)
-    write_scan(tmp_path / "scan.h5", simulate("ellipses", geometry, noise=NoiseLevel(relative=0.05), seed=1))
-    settings = (
-        "dip.channels=[8,8]",
-        "dip.strength=0.3",
-        "dip.max_steps=100",
-        "dip.stopping=budget",
-        "inference.starts=1",
-    )
+    write_scan(simulate("ellipses", geometry, noise=NoiseLevel(relative=0.05), seed=1), tmp_path / "scan.h5")
+    settings = ("dip.channels=[8,8]", "dip.strength=0.3", "dip.max_steps=100", "inference.starts=1")
     options = ["--method", "lin-dip", "--threads", "1"]
     for setting in settings:
         options += ["--set", setting]

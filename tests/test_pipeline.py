@@ -210,7 +210,7 @@ def test_lin_dip_adds_error_bars(tmp_path):
     assert np.array_equal(again.mean, result.mean)
     assert np.array_equal(again.std, result.std)
     # A written file holds all of it.
-    write_result(tmp_path / "r.h5", result)
+    write_result(result, tmp_path / "r.h5")
     read = read_result(tmp_path / "r.h5")
     np.testing.assert_array_equal(read.std, result.std.astype(np.float32))
     assert read.scores == result.scores

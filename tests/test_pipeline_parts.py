@@ -48,7 +48,7 @@ def test_a_reference_changes_the_words_and_not_the_image(whole, tmp_path):
     assert found.comparison.noise_std == 0
     for name in ("psnr", "ssim", "coverage_95", "log_likelihood_image", "log_likelihood_1"):
         assert found.scores.row()[name] == pytest.approx(whole.scores.row()[name]), name
-    write_result(tmp_path / "r.h5", found)
+    write_result(found, tmp_path / "r.h5")
     np.testing.assert_array_equal(read_result(tmp_path / "r.h5").comparison.image, SCAN.ground_truth)
 
 

@@ -98,7 +98,7 @@ def test_the_run_follows_the_plan_near_the_limit():
 @pytest.mark.parametrize("regime", ["exact", "compressed"])
 def test_said_memory_is_enough(tmp_path, regime):
     """In a process of its own: what lin-dip takes beyond an idle one."""
-    write_scan(tmp_path / "scan.h5", make(40, 30))
+    write_scan(make(40, 30), tmp_path / "scan.h5")
     script = """
 import sys
 from ct_dip import load_config, read_scan, reconstruct, fit_dip, DipConfig, ray_transform
@@ -126,7 +126,7 @@ print(int(peak - before), plan_run(scan, config, budget=2**34).bytes)
 
 def test_the_verb(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    write_scan("scan.h5", make(20))
+    write_scan(make(20), "scan.h5")
     quick = " ".join(f"--set {setting}" for setting in QUICK)
     assert main(f"plan scan.h5 {quick} --json".split()) == 0
     facts = json.loads(capsys.readouterr().out)
@@ -143,7 +143,7 @@ def test_the_verb(tmp_path, monkeypatch, capsys):
 
 def test_the_verb_takes_what_reconstruct_takes(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    write_scan("scan.h5", make(20))
+    write_scan(make(20), "scan.h5")
     assert main("plan scan.h5 --method dip --preset fast --threads 1 --device cpu --json".split()) == 0
     fast = json.loads(capsys.readouterr().out)["stages"][1]["passes"]
     assert main("plan scan.h5 --method dip --preset thorough --json".split()) == 0

@@ -46,7 +46,7 @@ def test_held_out_views_choose_total_variation_that_is_not_absurd():
 
 
 def test_both_rankings_are_told_with_what_the_truth_says(tmp_path, capsys):
-    write_scan(tmp_path / "scan.h5", SCAN)
+    write_scan(SCAN, tmp_path / "scan.h5")
     out = tmp_path / "selection"
     shared = [word for setting in QUICK for word in ("--set", setting)]
     command = ["select", str(tmp_path / "scan.h5"), "--over", "dip.channels=[8,8],[4,4]", "--out", str(out)]
@@ -61,7 +61,7 @@ def test_both_rankings_are_told_with_what_the_truth_says(tmp_path, capsys):
 
 
 def test_wrong_input_is_refused_before_anything_runs(tmp_path, capsys):
-    write_scan(tmp_path / "scan.h5", SCAN)
+    write_scan(SCAN, tmp_path / "scan.h5")
     twice = ["--over", "tv.strength=1,2", "--over", "tv.strength=3"]
     for words in (["--over", "tv.strength"], twice, ["--over", "tv.size=1,2"]):
         arguments = ["select", str(tmp_path / "scan.h5"), "--method", "tv", "--out", str(tmp_path / "new")]

@@ -38,14 +38,14 @@ _READ = 100  # items that are tried for one that can be read
 
 
 def evaluate(
-    dataset: Dataset | str | Path,
+    dataset: Dataset | str | Path | Sequence[str | Path],
     methods: Sequence[str | RunConfig],
     *,
     out: str | Path,
     items: str | Sequence[int] | None = None,
     part: str | None = None,
     views: int | None = None,
-    detector_bin: int = 1,
+    bin: int = 1,
     config: str | Path | None = None,
     settings: Sequence[str] = (),
     workers: int | None = None,
@@ -68,8 +68,7 @@ def evaluate(
     last one was stopped, by whatever; results do not depend on the number of workers, nor on where they run.
 
     Args:
-        dataset: what `ct_dip.data.datasets.open_dataset` takes, with ``part``, ``views`` and
-            ``detector_bin``; or a `Dataset`.
+        dataset: what `ct_dip.open_dataset` takes, with ``part``, ``views`` and ``bin``; or a `Dataset`.
         methods: names or configurations, one per method; ``config``, ``settings`` and ``options`` as in
             `ct_dip.compare`.
         items: as ``"0:100"`` or a list of numbers; ``None``: all.
@@ -88,10 +87,10 @@ def evaluate(
     """
     folder, progress = Path(out), progress or Progress()
     if isinstance(dataset, Dataset):
-        if part is not None or views is not None or detector_bin != 1:
-            raise InputError("part, views and detector_bin belong to a path; open the dataset with them")
+        if part is not None or views is not None or bin != 1:
+            raise InputError("part, views and bin belong to a path; open the dataset with them")
     else:
-        dataset = open_dataset(dataset, part=part, views=views, detector_bin=detector_bin)
+        dataset = open_dataset(dataset, part=part, views=views, bin=bin)
     numbers = parse_items(items, len(dataset))
     if submission:
         _check_submission(dataset, numbers, light)
@@ -252,7 +251,7 @@ def _facts(
     return {
         "dataset": dataset.describe(),
         "views": dataset.views,
-        "detector_bin": dataset.detector_bin,
+        "bin": dataset.bin,
         "items": list(numbers),
         "labels": names,
         "methods": {name: each.model_dump(mode="json") for name, each in configs.items()},

@@ -61,7 +61,7 @@ class Work:
             return failed(item, method, label, prediction)
         path = None if self.folder is None else f"{RESULTS}/{label}/{method}.h5"
         if self.folder is not None and path is not None:
-            write_result(self.folder / path, prediction)
+            write_result(prediction, self.folder / path)
         cells = TableRow(scan_digest=prediction.scan_digest, method=method, prediction=prediction).cells
         figures = {name: value for name, value in cells.items() if value is not None and math.isfinite(value)}
         return Row(

@@ -49,14 +49,14 @@ def demo(
     progress = ConsoleProgress()
     with progress.stage("simulate the scan"):
         scan = simulate("ellipses", geometry, noise=NoiseLevel(relative=0.05), seed=seed)
-    write_scan(out / "scan.h5", scan)
+    write_scan(scan, out / "scan.h5")
     results = []
     for method in (*COMPARED, "lin-dip"):
         config = load_config(method=method, preset=preset, seed=seed)
         result = reconstruct(scan, config, progress=ConsoleProgress())
         print_line(outcome(result))
         results.append(result)
-    write_result(out / "result.h5", results[-1])
+    write_result(results[-1], out / "result.h5")
     write_report(out / "report.html", results[-1], source=scan.source)
     write_compare_page(out / "comparison.html", compare_results(results, [scan]))
     print_line(f"{out / 'comparison.html'}: the four methods beside the truth")

@@ -19,12 +19,14 @@ _SHOWN = ("psnr", "ssim", "log_likelihood_1", "coverage_95_near", "heldout_log_d
 
 def evaluate(
     dataset: Annotated[
-        str,
+        list[str],
         typer.Argument(
-            help="LoDoPaB or 2DeteCT folder, folder of scan files, quoted pattern, or CSV manifest."
+            metavar="DATASET...",
+            help="LoDoPaB or 2DeteCT folder, folder of scan files, the scan files themselves, or a CSV "
+            "manifest.",
         ),
     ],
-    method: Annotated[
+    methods: Annotated[
         str, typer.Option(help="Methods to run, separated by commas, as fbp,tv,lin-dip; see ct-dip methods.")
     ],
     out: Annotated[
@@ -39,7 +41,7 @@ def evaluate(
     views: Annotated[
         int | None, typer.Option(help="Keep this many views of every scan, evenly spaced.", min=1)
     ] = None,
-    detector_bin: Annotated[
+    bin: Annotated[
         int, typer.Option(help="Combine this many neighbouring detector bins into one.", min=1)
     ] = 1,
     preset: Preset = None,
@@ -92,13 +94,13 @@ def evaluate(
     options = {"preset": preset, "seed": seed, "device": device}
     try:
         rows = run(
-            dataset,
-            [name.strip() for name in method.split(",") if name.strip()],
+            dataset[0] if len(dataset) == 1 else dataset,
+            [name.strip() for name in methods.split(",") if name.strip()],
             out=out,
             items=items,
             part=part,
             views=views,
-            detector_bin=detector_bin,
+            bin=bin,
             config=config,
             settings=set_ or (),
             workers=workers,
@@ -127,15 +129,17 @@ def evaluate(
 
 def summary(rows: "Sequence[Row]") -> dict[str, str]:
     """A line for every method: counts, and means over the items that have the figure."""
+    from ct_dip.pages.table_files import MAIN
+
     lines = {}
     for method in dict.fromkeys(row.method for row in rows):
         own = [row for row in rows if row.method == method]
         counts = {state: sum(row.state == state for row in own) for state in ("done", "failed", "pending")}
-        parts = [f"{count} {state}" for state, count in counts.items() if count]
+        parts = [", ".join(f"{count} {state}" for state, count in counts.items() if count)]
         for name in (*_SHOWN, "seconds"):
             values = [row.seconds if name == "seconds" else row.scores.get(name) for row in own]
             known = [value for value in values if value is not None]
             if known:
-                parts.append(f"{name} {sum(known) / len(known):.4g}")
-        lines[method] = ", ".join(parts)
+                parts.append(f"{MAIN[name].title} {MAIN[name].text(sum(known) / len(known))}")
+        lines[method] = "; ".join(parts)
     return lines

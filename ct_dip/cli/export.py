@@ -13,7 +13,9 @@ from ct_dip.cli.options import Verbose
 def export(
     results: Annotated[
         list[Path],
-        typer.Argument(metavar="RESULT...", help="Result file, or the slices of one volume."),
+        typer.Argument(
+            metavar="RESULT...", help="Result file; or the slices of a volume, as files or as their folder."
+        ),
     ],
     out: Annotated[Path, typer.Option(help="Write the files NAME-mean and NAME-std for this NAME.")],
     format: Annotated[
@@ -29,14 +31,16 @@ def export(
     verbose: Verbose = False,
 ) -> None:
     """Export the mean and the standard deviation of results as images for other programs, in 1/mm."""
+    from ct_dip.data.export import expand_folders
     from ct_dip.data.export import export as run
-    from ct_dip.data.result_file import read_result
+    from ct_dip.data.result_file import load_result
     from ct_dip.errors import InputError
 
-    if spacing is not None and len(results) == 1:
+    files = expand_folders(results)
+    if spacing is not None and len(files) == 1:
         raise InputError(f"--spacing {spacing:g} belongs to several slices; drop it")
-    loaded = [dataclasses.replace(read_result(path), samples=None) for path in results]  # which are large
-    files = run(loaded, out, format, spacing=spacing)
+    loaded = [dataclasses.replace(load_result(path), samples=None) for path in files]  # which are large
+    written = run(loaded, out, format, spacing=spacing)
     first = loaded[0]
     rows, columns = first.mean.shape
     what = "mean" if first.std is None else "mean and standard deviation"
@@ -44,9 +48,9 @@ def export(
     slices = f"{len(loaded)} slices of " if len(loaded) > 1 else ""
     apart = ""
     if slices:
-        assumed = ", as nothing is said" if spacing is None else ""
+        assumed = " (the width of a pixel; --spacing MM says otherwise)" if spacing is None else ""
         apart = f", {first.pixel_size if spacing is None else spacing:g} mm apart{assumed}"
     print_line(
-        f"{', '.join(map(str, files))}: {what} of {slices}{rows} × {columns} pixels of "
+        f"{', '.join(map(str, written))}: {what} of {slices}{rows} × {columns} pixels of "
         f"{first.pixel_size:g} mm{apart}, in 1/mm{missing}"
     )

@@ -163,7 +163,7 @@ def _write(
         buffer = io.BytesIO()
         np.save(buffer, reference_image(scan).astype(np.float32), allow_pickle=False)
         write_bytes(reference_out, buffer.getvalue())
-    write_scan(out, kept)
+    write_scan(kept, out)
     geometry, volume = kept.geometry, kept.geometry.volume
     noise = "no noise stated: it will be estimated"
     if isinstance(kept.noise, PhotonNoise):

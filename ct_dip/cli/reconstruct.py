@@ -254,7 +254,7 @@ def _reconstruct_one(
             reference_std=reference_noise,
             **limits,
         )
-        write_result(out, result)
+        write_result(result, out)
         save_png(result_panel(result, title=scan.source or None), picture)
         write_bytes(repeat, yaml.safe_dump(result.settings, sort_keys=True).encode())
         if files.paged:

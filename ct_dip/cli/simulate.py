@@ -202,7 +202,7 @@ def simulate(
         seed=seed,
         source=source,
     )
-    write_scan(out, scan)
+    write_scan(scan, out)
     rows, columns = shape
     print_line(
         f"{out}: {views} views × {geometry.detectors} bins of {scan.source}, {rows} × {columns} pixels"

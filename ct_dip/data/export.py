@@ -16,6 +16,7 @@ import contextlib
 import gzip
 import io
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +37,7 @@ ENDINGS = {"tiff": (".tif", ".tiff"), "npy": (".npy",), "nifti": (".nii", ".nii.
 
 def export(
     result: AnyResult | Sequence[AnyResult],
-    path: str | Path,
+    out: str | Path,
     format: str | None = None,
     *,
     spacing: float | None = None,
@@ -44,22 +45,23 @@ def export(
     """Write the mean, and the standard deviation if there is one, of a slice or a volume for other programs.
 
     Args:
-        result: a `Prediction` or the path of a result file; or several, the slices of a volume.
-        path: ``NAME`` or, say, ``NAME.tif``; the files are ``NAME-mean.tif`` and ``NAME-std.tif``.
-        format: ``tiff``, ``npy`` or ``nifti``; by default what the ending of ``path`` says, else ``tiff``.
+        result: a `Prediction` or the path of a result file; or the slices of a volume: several of them, or a
+            folder of result files, in the order of their names.
+        out: ``NAME`` or, say, ``NAME.tif``; the files are ``NAME-mean.tif`` and ``NAME-std.tif``.
+        format: ``tiff``, ``npy`` or ``nifti``; by default what the ending of ``out`` says, else ``tiff``.
         spacing: distance between slices, mm; a pixel's size if not given.
 
     Returns:
         The files. None appears, or takes the place of an older one, before all are safely on the disk.
 
     Raises:
-        InputError: the format is unknown, or contradicts the ending of ``path``; slices do not fit together.
+        InputError: the format is unknown, or contradicts the ending of ``out``; slices do not fit together.
         OutputError: a file cannot be written.
     """
+    kind = _format_of(Path(out)) if format is None else format
+    stem, ending = _split(Path(out), kind)
     given = [result] if isinstance(result, Prediction | str | Path) else result
-    results = [load_result(each) for each in given]
-    kind = _format_of(Path(path)) if format is None else format
-    stem, ending = _split(Path(path), kind)
+    results = [load_result(each) for each in expand_folders(given)]
     pixel_size = _check_slices(results)
     grid = _Grid(pixel_size, check_positive(pixel_size if spacing is None else spacing, "spacing", "mm"))
     parts = {"mean": [result.mean for result in results]}
@@ -81,6 +83,20 @@ def export(
         for file, content in contents.items():
             files.enter_context(atomic_path(file)).write_bytes(content)
     return list(contents)
+
+
+def expand_folders(results: Sequence[AnyResult]) -> list[AnyResult]:
+    """Put the result files of a folder, in the order of their names, in its place."""
+    found: list[AnyResult] = []
+    for each in results:
+        if isinstance(each, Prediction) or not Path(each).is_dir():
+            found.append(each)
+            continue
+        files = sorted(path for path in Path(each).iterdir() if path.suffix in (".h5", ".hdf5"))
+        if not files:
+            raise InputError(f"{each} is a folder without result files (.h5); name the files themselves")
+        found += files
+    return found
 
 
 def _format_of(path: Path) -> str:
@@ -133,6 +149,11 @@ def _split(path: Path, format: str) -> tuple[Path, str]:
             return path.with_name(stem), ending
     if not path.name or path.is_dir():
         raise InputError(f"{path} is a folder; give a name for the files in it, for example {path / 'image'}")
+    if re.fullmatch(r"\.[a-z][a-z0-9]{1,4}", path.suffix.lower()):  # not the end of slice-0.5mm
+        known = ", ".join(ending for endings in ENDINGS.values() for ending in endings)
+        raise InputError(
+            f"{path}: {path.suffix} is not an ending of an export; choose one of {known}, or none"
+        )
     return path, ENDINGS[format][0]
 
 

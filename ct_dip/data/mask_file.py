@@ -17,7 +17,7 @@ def read_mask(path: str | Path, shape: tuple[int, int]) -> Bools:
 
     path = Path(path)
     if not path.is_file():
-        raise InputError(f"--mask {path} does not exist; check the path")
+        raise InputError(f"mask {path} does not exist; check the path")
     try:
         if path.suffix == ".npy":
             with path.open("rb") as file:
@@ -33,9 +33,9 @@ def read_mask(path: str | Path, shape: tuple[int, int]) -> Bools:
                     colors = np.asarray(picture.convert("RGBA"))
                     marked = colors[..., :3].any(axis=-1) & (colors[..., 3] > 0)
     except (OSError, ValueError, EOFError, SyntaxError, Picture.DecompressionBombError) as error:
-        raise InputError(f"--mask {path} cannot be read ({error}); use PNG, TIFF or NPY") from error
+        raise InputError(f"mask {path} cannot be read ({error}); use PNG, TIFF or NPY") from error
     if marked.shape != shape:
-        raise InputError(f"--mask {path} has shape {marked.shape}, the image {shape}; give one of its shape")
+        raise InputError(f"mask {path} has shape {marked.shape}, the image {shape}; give one of its shape")
     if not marked.any():
-        raise InputError(f"--mask {path} has no pixels: it is zero everywhere; mark the region in white")
+        raise InputError(f"mask {path} has no pixels: it is zero everywhere; mark the region in white")
     return marked

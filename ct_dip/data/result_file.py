@@ -30,7 +30,7 @@ from ct_dip.data.hdf5 import add_array, read_hdf5, write_hdf5
 from ct_dip.data.plain_hdf5 import get_dataset, read_array
 from ct_dip.data.prediction import RESERVED, Patch, Prediction, SinogramPredictive
 from ct_dip.data.scores import HeldoutScores, Scores
-from ct_dip.errors import ResultError
+from ct_dip.errors import InputError, ResultError
 from ct_dip.text import shortened
 
 VERSION = 1
@@ -38,8 +38,10 @@ AnyResult = Prediction | str | Path
 _SINOGRAM = tuple(f"sinogram_{name}" for name in SinogramPredictive._fields)
 
 
-def write_result(path: str | Path, result: Prediction) -> None:
+def write_result(result: Prediction, path: str | Path) -> None:
     """Write a result file atomically."""
+    if isinstance(result, str | Path):
+        raise InputError("write_result takes the result first, then the path")
     metrics, compared = dict(result.diagnostics), result.comparison
     if result.warnings:
         metrics["warnings"] = list(result.warnings)

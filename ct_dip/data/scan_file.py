@@ -21,15 +21,17 @@ from ct_dip.data.hdf5 import add_array, read_hdf5, write_hdf5
 from ct_dip.data.noise import NoiseModel, PhotonNoise, WhiteNoise
 from ct_dip.data.plain_hdf5 import get_dataset, read_array
 from ct_dip.data.scan import Scan, check_shapes
-from ct_dip.errors import ScanError
+from ct_dip.errors import InputError, ScanError
 from ct_dip.geometry import Geometry, geometry_from_dict
 
 VERSION = 1
 _UNITS = {"length_unit": "mm", "angle_unit": "rad"}
 
 
-def write_scan(path: str | Path, scan: Scan) -> None:
+def write_scan(scan: Scan, path: str | Path) -> None:
     """Write a scan file atomically; the same scan gives the same bytes."""
+    if isinstance(scan, str | Path):
+        raise InputError("write_scan takes the scan first, then the path")
 
     def fill(file: h5py.File) -> None:
         file.attrs["attenuation_scale"] = scan.attenuation_scale

@@ -142,8 +142,10 @@ def query(
     loaded = load_result(result)
     rows, columns = shape = loaded.mean.shape[0], loaded.mean.shape[1]
     if (roi is None) == (mask is None):
-        given = "neither --roi nor --mask is" if roi is None else "both --roi and --mask are"
-        raise InputError(f"{given} given; choose the region with --roi x0,y0,x1,y1 (mm) or --mask FILE")
+        given = "neither roi nor mask is" if roi is None else "both roi and mask are"
+        raise InputError(
+            f"{given} given; choose the region by roi (x0,y0,x1,y1 in mm) or by mask (a picture)"
+        )
     if roi is not None:
         region = region_mask(shape, loaded.pixel_size, roi)
     else:
@@ -151,8 +153,8 @@ def query(
     if loaded.samples is None:
         name = "this result" if result is loaded else result
         raise MissingPartError(
-            f"{name} (method {loaded.method}) holds no posterior samples; reconstruct the scan with "
-            "--method lin-dip --set inference.samples=100"
+            f"{name} (method {loaded.method}) holds no posterior samples; reconstruct the scan by a method "
+            "that gives samples, such as lin-dip or tv-gauss (ct-dip methods lists them)"
         )
     report = query_region(loaded.samples, loaded.mean, region, loaded.pixel_size, above=above, level=level)
     half = columns * loaded.pixel_size / 2, rows * loaded.pixel_size / 2
@@ -164,7 +166,7 @@ def _notes(report: RegionReport, roi: Roi | None, half: tuple[float, float]) -> 
     if roi is not None and any(max(map(abs, roi[axis::2])) > half[axis] * (1 + 1e-6) for axis in (0, 1)):
         # Somebody may count from a corner of the image, and would get another region than they mean.
         yield (
-            f"--roi {_numbers(roi)} reaches beyond the image, which ends at x ±{half[0]:.4g} and "
+            f"roi {_numbers(roi)} reaches beyond the image, which ends at x ±{half[0]:.4g} and "
             f"y ±{half[1]:.4g} mm; only the part inside counts"
         )
     if report.area_above is not None and not report.enough_samples:
@@ -313,7 +315,7 @@ def _check(samples: Floats, mean: Floats, mask: Bools, above: float | None, leve
     if samples.ndim != 3 or samples.shape[1:] != mean.shape or len(samples) < 2:
         raise InputError(
             f"samples have shape {samples.shape}, expected two or more images of {mean.shape}; "
-            "reconstruct again with --set inference.samples=100"
+            "reconstruct again"
         )
     if not np.isfinite(samples[:, mask]).all():
         raise InputError("samples hold values that are not finite; reconstruct again")

@@ -56,18 +56,18 @@ FIGURES: dict[str, Callable[[Prediction], Figure]] = {
 }
 
 
-def figures(result: AnyResult, folder: str | Path | None = None) -> dict[str, Figure]:
+def figures(result: AnyResult, out: str | Path | None = None) -> dict[str, Figure]:
     """Draw every figure that a result allows, by name; leave out those whose data it does not hold.
 
     Args:
         result: a `Prediction`, or the path of a result file.
-        folder: where to write them, as ``NAME.png``, replacing files of these names.
+        out: folder to write them to, as ``NAME.png``, replacing files of these names.
     """
     result, drawn = load_result(result), {}
     for name, draw in FIGURES.items():
         with contextlib.suppress(MissingPartError):
             drawn[name] = draw(result)
-    if folder is not None:
+    if out is not None:
         for name, figure in drawn.items():
-            save_png(figure, Path(folder) / f"{name}.png")
+            save_png(figure, Path(out) / f"{name}.png")
     return drawn

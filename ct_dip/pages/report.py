@@ -16,14 +16,14 @@ EVALUATION = "evaluation.html"
 
 
 def report(
-    result: AnyResult | MethodTable, path: str | Path | None = None, *, source: str | None = None
+    result: AnyResult | MethodTable, out: str | Path | None = None, *, source: str | None = None
 ) -> Path:
     """Write a web page that needs no network: what is it, how sure are we, should I believe it?
 
     Args:
         result: a `Prediction`, the path of a result file, a `MethodTable` that `ct_dip.compare` returned, or
             the folder of `ct_dip.evaluate`, finished or not.
-        path: page to write, ``.html``; that of a folder is written into the folder.
+        out: page to write, ``.html``; that of a folder is written into the folder.
         source: what a reader would call the scan; the name of the result file by default.
 
     Returns:
@@ -33,14 +33,14 @@ def report(
         InputError: the path cannot be that of a page.
     """
     if isinstance(result, str | Path) and Path(result).is_dir():
-        if path is not None:
-            raise InputError(f"--out {path}: the page of a folder is written into the folder; drop --out")
+        if out is not None:
+            raise InputError(f"out {out}: the page of a folder is written into the folder; drop it")
         return _evaluation_page(Path(result))
-    if path is None:
-        raise InputError("the page needs a name; give --out, as --out report.html")
-    out = Path(path)
+    if out is None:
+        raise InputError("the page needs a name; give out, for example report.html")
+    out = Path(out)
     if out.suffix not in (".html", ".htm"):
-        raise InputError(f"--out {out}: a report is a web page; give it the ending .html")
+        raise InputError(f"out {out}: a report is a web page; give it the ending .html")
     if isinstance(result, MethodTable):
         write_compare_page(out, result)
         return out
@@ -48,7 +48,7 @@ def report(
     check_writable(out)
     if isinstance(result, str | Path):
         if out.exists() and out.samefile(result):
-            raise InputError(f"--out {out} is the result itself; choose another name")
+            raise InputError(f"out {out} is the result itself; choose another name")
         source = Path(result).name if source is None else source
     write_report(out, loaded, source=source or "")
     return out

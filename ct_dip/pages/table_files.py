@@ -81,11 +81,13 @@ def cell_text(column: str, mean: Mean | None, *, none: str = "–") -> tuple[str
 
 
 def write_csv(path: str | Path, table: MethodTable) -> None:
-    """Write every row with every column of `Scores`, the held-out ones, time, memory, warnings and error."""
+    """Write every row: the main columns first, then warnings and all other columns of `Scores`."""
     every = Scores(compared_with="truth", noise_std=0.0, value_range=1.0).row()
     for row in table.rows:
         every |= row.cells
-    names = [*FIRST, "scan_digest", "compared_with", *every, "warnings", "error"]
+    main = [name for name in MAIN if name in every]
+    others = [name for name in every if name not in MAIN]
+    names = [*FIRST, *main, "error", "warnings", "compared_with", *others, "scan_digest"]
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, names, restval="", lineterminator="\n")
     writer.writeheader()

@@ -39,7 +39,7 @@ def scans(tmp_path_factory):
     geometry = ct_dip.scanner(ct_dip.Volume(shape=(16, 16)), views=10)
     for i in range(ITEMS):
         scan = ct_dip.simulate("ellipses", geometry, noise=ct_dip.NoiseLevel(relative=0.05), seed=i)
-        write_scan(folder / f"s{i:02d}.h5", scan)
+        write_scan(scan, folder / f"s{i:02d}.h5")
     with h5py.File(folder / "s02.h5") as file:
         place = file["sinogram"].id.get_chunk_info(0).byte_offset
     content = bytearray((folder / "s02.h5").read_bytes())

@@ -304,7 +304,7 @@ def test_files_that_are_missing_where_others_are_there(scan, folder, capsys):
 
 def test_a_certificate_without_its_fields(folder, capsys):
     diagnostics = {"certificate": {"converged": True, "rank": 3}}
-    write_result("r.h5", Prediction(method="lin-dip", mean=np.ones((4, 4)), diagnostics=diagnostics))
+    write_result(Prediction(method="lin-dip", mean=np.ones((4, 4)), diagnostics=diagnostics), "r.h5")
     fails(capsys, "info r.h5", "metrics.certificate has no field 'discarded_trace'", "reconstruct again")
 
 

@@ -21,10 +21,10 @@ SCAN = simulate("ellipses", GEOMETRY, noise=NoiseLevel(relative=0.05))
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    write_scan("scan.h5", SCAN)
-    write_scan("blind.h5", replace(SCAN, sinogram=SCAN.sinogram + 1e-3, ground_truth=None))
-    write_result("a.h5", prediction("tv", std=0.001, heldout=heldout(1.25)))
-    write_result("b.h5", prediction("fbp"))
+    write_scan(SCAN, "scan.h5")
+    write_scan(replace(SCAN, sinogram=SCAN.sinogram + 1e-3, ground_truth=None), "blind.h5")
+    write_result(prediction("tv", std=0.001, heldout=heldout(1.25)), "a.h5")
+    write_result(prediction("fbp"), "b.h5")
     return tmp_path
 
 

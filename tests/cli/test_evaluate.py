@@ -19,16 +19,16 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for i in range(3):
         scan = simulate("ellipses", GEOMETRY, noise=NoiseLevel(relative=0.05), seed=i)
-        write_scan(tmp_path / f"scans/s{i}.h5", scan)
+        write_scan(scan, tmp_path / f"scans/s{i}.h5")
     return tmp_path
 
 
 def test_a_dataset_is_evaluated_and_shown(folder, capsys):
-    command = ["evaluate", "scans", "--method", "fbp,tv", "--set", "tv.strength=0.5", "--workers", "0"]
+    command = ["evaluate", "scans", "--methods", "fbp,tv", "--set", "tv.strength=0.5", "--workers", "0"]
     (folder / "scans/s1.h5").write_bytes(b"broken")
     assert main([*command, "--out", "out"]) == 0
     told = capsys.readouterr()
-    assert "2 done, 1 failed, psnr" in told.out
+    assert "2 done, 1 failed; PSNR, dB " in told.out
     assert "first failure: s1 with fbp: " in told.err
     assert sorted(path.name for path in (folder / "out/items").iterdir()) == ["s0", "s2"]
     assert main([*command, "--out", "out", "--retry-failed"]) == 0
@@ -50,18 +50,18 @@ def test_a_run_that_has_hardly_begun_has_a_page(folder, capsys):
     ("arguments", "text"),
     [
         (
-            "evaluate scans --method fbp --out out --items 0:9",
+            "evaluate scans --methods fbp --out out --items 0:9",
             "--items 0:9: the dataset has 3 items",
         ),
-        ("evaluate nowhere --method fbp --out out", "nowhere does not exist; expected a LoDoPaB folder"),
-        ("evaluate scans --method fpb --out out", "method 'fpb' is not known"),
-        ("evaluate scans --method fbp --out out --slurm jobs=2", "--slurm needs a partition"),
-        ("evaluate scans --method fbp --out out --submission", "--submission is for LoDoPaB's challenge"),
-        ("evaluate scans --method fbp --out out --views 99 --workers 0", "99 were asked for"),
-        ("evaluate scans --method tv --out out --set tv.strenth=1", "did you mean 'strength'?"),
+        ("evaluate nowhere --methods fbp --out out", "nowhere does not exist; expected a LoDoPaB folder"),
+        ("evaluate scans --methods fpb --out out", "method 'fpb' is not known"),
+        ("evaluate scans --methods fbp --out out --slurm jobs=2", "--slurm needs a partition"),
+        ("evaluate scans --methods fbp --out out --submission", "--submission is for LoDoPaB's challenge"),
+        ("evaluate scans --methods fbp --out out --views 99 --workers 0", "99 were asked for"),
+        ("evaluate scans --methods tv --out out --set tv.strenth=1", "did you mean 'strength'?"),
         ("report scans", "scans holds no evaluation"),
         ("report out --out page.html", "written into the folder"),
-        ("report scans/s0.h5", "needs a name; give --out"),
+        ("report scans/s0.h5", "needs a name; give out"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(folder, capsys, arguments, text):
@@ -71,10 +71,10 @@ def test_bad_input_is_one_line_and_exit_code_2(folder, capsys, arguments, text):
 
 
 def test_an_evaluation_where_everything_fails_is_an_error(folder, capsys):
-    command = ["evaluate", "scans", "--method", "dip", "--out", "out", "--workers", "0", "--items", "0:2"]
+    command = ["evaluate", "scans", "--methods", "dip", "--out", "out", "--workers", "0", "--items", "0:2"]
     flat = simulate("ellipses", GEOMETRY, seed=5)
     empty = dataclasses.replace(flat, sinogram=0 * flat.sinogram, noise=None)
     for i in range(2):
-        write_scan(folder / f"scans/s{i}.h5", dataclasses.replace(empty, source=str(i)))
+        write_scan(dataclasses.replace(empty, source=str(i)), folder / f"scans/s{i}.h5")
     assert main(command) == 1
     assert "everything failed" in capsys.readouterr().err

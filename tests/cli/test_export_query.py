@@ -26,8 +26,8 @@ def folder(tmp_path, monkeypatch):
     samples = mean + 0.001 * rng.standard_normal((100, *SHAPE))
     parts = {"mean": mean, "pixel_size": PIXEL, "scan_digest": ""}
     std = np.full(SHAPE, 0.001)
-    write_result("r.h5", Prediction(method="lin-dip", std=std, samples=samples, **parts))
-    write_result("tv.h5", Prediction(method="tv", **parts))
+    write_result(Prediction(method="lin-dip", std=std, samples=samples, **parts), "r.h5")
+    write_result(Prediction(method="tv", **parts), "tv.h5")
     return tmp_path
 
 
@@ -67,6 +67,19 @@ def test_the_format_follows_the_ending(folder):
     assert main("export r.h5 --out b.nii.gz".split()) == 0
     names = {path.name for path in folder.iterdir()} - {"r.h5", "tv.h5"}
     assert names == {"a-mean.tif", "a-std.tif", "b-mean.nii.gz", "b-std.nii.gz"}
+
+
+def test_a_folder_of_results_is_a_volume(folder, capsys):
+    (folder / "results").mkdir()
+    for name in ("b", "a"):
+        write_result(read_result("r.h5"), f"results/{name}.h5")
+    (folder / "results/a.png").write_bytes(b"a picture of it")
+    assert main("export results --out volume".split()) == 0
+    assert "2 slices of 6 × 8 pixels of 0.5 mm, 0.5 mm apart (the width" in capsys.readouterr().out
+    assert tifffile.imread("volume-mean.tif").shape == (2, 6, 8)
+    fails(capsys, "export . --out results --format npy", "results is a folder; give a name")
+    fails(capsys, "export r.h5 --out image.png", ".png is not an ending of an export", ".nii.gz")
+    assert main("export r.h5 --out slice-0.5mm".split()) == 0  # no ending
 
 
 def test_export_says_when_there_is_no_deviation(folder, capsys):
@@ -154,8 +167,8 @@ def test_masks_of_any_kind_mark_the_same_region(folder, capsys, name):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ("", ("neither --roi nor --mask", "x0,y0,x1,y1")),
-        (f"--roi {CORNER} --mask m.png", ("both --roi and --mask",)),
+        ("", ("neither roi nor mask", "x0,y0,x1,y1")),
+        (f"--roi {CORNER} --mask m.png", ("both roi and mask",)),
         ("--roi 1,2,3", ("--roi '1,2,3'", "four numbers")),
         ("--roi 1,2,3,4,5", ("four numbers",)),
         ("--roi a,b,c,d", ("four numbers",)),
@@ -183,7 +196,7 @@ def test_queries_that_cannot_be_answered(folder, capsys, options, words):
 
 
 def test_a_result_without_samples_says_how_to_get_them(folder, capsys):
-    fails(capsys, f"query tv.h5 --roi {CORNER}", "no posterior samples", "lin-dip", "inference.samples=100")
+    fails(capsys, f"query tv.h5 --roi {CORNER}", "no posterior samples", "lin-dip", "tv-gauss")
 
 
 def test_notes_stand_beside_the_numbers(folder, capsys):

@@ -26,7 +26,7 @@ def make(seed):
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for seed in (101, 102):
-        write_scan(f"scan{seed}.h5", make(seed))
+        write_scan(make(seed), f"scan{seed}.h5")
 
 
 @pytest.mark.usefixtures("folder")
@@ -59,14 +59,14 @@ def test_a_scan_that_cannot_be_read_is_refused_before_the_others_are_done(tmp_pa
     assert "nowhere.h5 does not exist" in capsys.readouterr().err
     assert not list(tmp_path.glob("all/*"))
     (tmp_path / "copies").mkdir()
-    write_scan("copies/scan101.h5", make(101))
+    write_scan(make(101), "copies/scan101.h5")
     assert main("reconstruct scan101.h5 copies/scan101.h5 --method tv --out all".split()) == 2
     assert "same name" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("folder")
 def test_views_are_held_out_where_nothing_else_is_known(capsys):
-    write_scan("blind.h5", replace(make(101), ground_truth=None))
+    write_scan(replace(make(101), ground_truth=None), "blind.h5")
     job = ["--method", "lin-dip", "--out", "r.h5", "--no-report", "--no-holdout"]
     job += [word for setting in QUICK for word in ("--set", setting)]
     assert main(["reconstruct", "blind.h5", *job]) == 0

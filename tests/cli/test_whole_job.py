@@ -27,7 +27,7 @@ def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("made")
     scan = str(folder / "scan.h5")
     assert main(f"simulate --phantom ellipses --size 12 --views 8 --out {scan}".split()) == 0
-    write_scan(folder / "blind.h5", replace(read_scan(scan), ground_truth=None))
+    write_scan(replace(read_scan(scan), ground_truth=None), folder / "blind.h5")
     np.save(folder / "reference.npy", read_scan(scan).ground_truth)
     assert main(["reconstruct", scan, "--out", str(folder / "whole.h5"), *QUICK]) == 0
     return folder

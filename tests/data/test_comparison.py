@@ -69,7 +69,7 @@ def test_what_cannot_be_compared_is_refused(scan, reference, std, words):
     ],
 )
 def test_the_file_of_a_result_knows_what_it_was_compared_with(tmp_path, compared):
-    write_result(tmp_path / "r.h5", result(comparison=compared))
+    write_result(result(comparison=compared), tmp_path / "r.h5")
     again = read_result(tmp_path / "r.h5")
     assert again.diagnostics == {}
     if compared is None:
@@ -80,7 +80,7 @@ def test_the_file_of_a_result_knows_what_it_was_compared_with(tmp_path, compared
 
 
 def test_a_files_noise_of_a_reference_is_a_number(tmp_path):
-    write_result(tmp_path / "r.h5", result(comparison=Comparison(name="reference", image=SCAN.ground_truth)))
+    write_result(result(comparison=Comparison(name="reference", image=SCAN.ground_truth)), tmp_path / "r.h5")
     with h5py.File(tmp_path / "r.h5", "r+") as file:
         file.attrs["metrics"] = '{"reference_std": "much"}'
     with pytest.raises(ResultError, match=r"r\.h5: .*reference_std 'much'.*; reconstruct again"):
@@ -90,7 +90,7 @@ def test_a_files_noise_of_a_reference_is_a_number(tmp_path):
 def test_references_are_read_from_arrays_pictures_and_results(tmp_path):
     np.save(tmp_path / "r.npy", IMAGE)
     tifffile.imwrite(tmp_path / "r.tif", SCAN.ground_truth)
-    write_result(tmp_path / "r.h5", result())
+    write_result(result(), tmp_path / "r.h5")
     for name in ("r.npy", "r.tif", "r.h5"):
         np.testing.assert_array_equal(read_reference(tmp_path / name, 1.0), SCAN.ground_truth)
     with pytest.raises(InputError, match=r"pixels of 1 mm, the scan of 0\.5 mm"):

@@ -71,11 +71,11 @@ def test_scans_survive_their_file(tmp_path, geometry, noise, scale, source, trut
         attenuation_scale=scale,
         source=source,
     )
-    write_scan(tmp_path / "scan.h5", scan)
+    write_scan(scan, tmp_path / "scan.h5")
     again = read_scan(tmp_path / "scan.h5")
     same(again, scan)
     assert again.digest == scan.digest
-    write_scan(tmp_path / "again.h5", again)
+    write_scan(again, tmp_path / "again.h5")
     assert (tmp_path / "again.h5").read_bytes() == (tmp_path / "scan.h5").read_bytes()
 
 
@@ -90,7 +90,7 @@ def scan_bytes(tmp_path_factory):
         ground_truth=rng.normal(size=geometry.domain_shape),
     )
     path = tmp_path_factory.mktemp("scan") / "scan.h5"
-    write_scan(path, scan)
+    write_scan(scan, path)
     return path.read_bytes()
 
 
@@ -100,7 +100,7 @@ def test_steps_and_warnings_survive_in_their_order(tmp_path, scan_bytes):
     scan = read_scan(path)
     assert (scan.steps, scan.warnings) == ((), ())
     made = replace(scan, steps=("dark current subtracted", "two\nlines"), warnings=["clipped", ""])
-    write_scan(path, made.select_views(slice(0, 2)))
+    write_scan(made.select_views(slice(0, 2)), path)
     read = read_scan(path)
     assert read.steps == ("dark current subtracted", "two lines")
     assert read.warnings == ("clipped",)
@@ -264,7 +264,7 @@ def result():
 
 
 def test_results_survive_their_file(tmp_path):
-    write_result(tmp_path / "r.h5", result())
+    write_result(result(), tmp_path / "r.h5")
     again = read_result(tmp_path / "r.h5")
     assert np.array_equal(again.mean, result().mean)
     assert np.array_equal(again.traces["duality_gap"], [1.0, 0.1])
@@ -298,7 +298,7 @@ def whole_result():
 
 def test_everything_that_a_result_may_have_survives_its_file(tmp_path):
     whole = whole_result()
-    write_result(tmp_path / "r.h5", whole)
+    write_result(whole, tmp_path / "r.h5")
     again = read_result(tmp_path / "r.h5")
     for name in ("mean", "std", "std_error", "samples", "mask", "sinogram"):
         assert np.array_equal(getattr(again, name), getattr(whole, name))
@@ -316,7 +316,7 @@ def test_everything_that_a_result_may_have_survives_its_file(tmp_path):
 
 def test_stages_stay_in_the_order_in_which_they_ran(tmp_path):
     ran = {"ray transform": 0.5, "deep image prior": 3.0, "calibration": 0.1}
-    write_result(tmp_path / "r.h5", replace(result(), seconds=ran))
+    write_result(replace(result(), seconds=ran), tmp_path / "r.h5")
     assert list(read_result(tmp_path / "r.h5").seconds) == list(ran)
 
 
@@ -358,7 +358,7 @@ def test_a_scan_is_not_a_result(tmp_path, scan_bytes):
 def test_damaged_results_are_refused(tmp_path, edit, field):
     """With the file, the field and the fix."""
     path = tmp_path / "r.h5"
-    write_result(path, whole_result())
+    write_result(whole_result(), path)
     with h5py.File(path, "r+") as file:
         edit(file)
     with pytest.raises(
@@ -371,15 +371,15 @@ def test_damaged_results_are_refused(tmp_path, edit, field):
 def test_what_cannot_be_written_leaves_nothing_behind(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(OutputError, match="cannot write"):
-        write_result(tmp_path / "file" / "r.h5", result())
+        write_result(result(), tmp_path / "file" / "r.h5")
     with pytest.raises(OutputError, match="folder"):
-        write_result(tmp_path, result())
+        write_result(result(), tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_a_failed_write_keeps_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "r.h5"
-    write_result(path, result())
+    write_result(result(), path)
     before = path.read_bytes()
     shutil.copy(path, tmp_path / "copy.h5")
 
@@ -388,6 +388,12 @@ def test_a_failed_write_keeps_the_old_file(tmp_path, monkeypatch):
 
     monkeypatch.setattr("ct_dip.files._flush_to_disk", full)
     with pytest.raises(OutputError, match="No space left"):
-        write_result(path, result())
+        write_result(result(), path)
     assert path.read_bytes() == before
     assert sorted(p.name for p in tmp_path.iterdir()) == ["copy.h5", "r.h5"]
+
+
+@pytest.mark.parametrize(("write", "what"), [(write_scan, "scan"), (write_result, "result")])
+def test_arguments_in_the_other_order_are_named(tmp_path, write, what):
+    with pytest.raises(InputError, match=f"takes the {what} first"):
+        write(tmp_path / "a.h5", None)

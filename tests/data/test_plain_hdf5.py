@@ -27,7 +27,7 @@ SHAPE = geometries.FAN.range_shape
 @pytest.fixture
 def scan(tmp_path):
     path = tmp_path / "scan.h5"
-    write_scan(path, Scan(sinogram=np.ones(SHAPE), geometry=geometries.FAN, source="x" * 60_000))
+    write_scan(Scan(sinogram=np.ones(SHAPE), geometry=geometries.FAN, source="x" * 60_000), path)
     return path
 
 
@@ -75,7 +75,7 @@ def test_a_group_that_holds_itself_ends(scan):
 
 def test_results_hold_their_data_themselves(tmp_path, other):
     path = tmp_path / "r.h5"
-    write_result(path, Prediction(method="tv", mean=np.ones((4, 5)), pixel_size=1.0, scan_digest=""))
+    write_result(Prediction(method="tv", mean=np.ones((4, 5)), pixel_size=1.0, scan_digest=""), path)
     with h5py.File(path, "r+") as file:
         file["arrays/truth"] = h5py.ExternalLink("other.h5", "values")
     with pytest.raises(ResultError, match="arrays/truth is a link"):
@@ -122,7 +122,7 @@ def test_arrays_of_results_are_checked_before_they_are_read(tmp_path, name, shap
         patches=(Patch(slice(1, 3), slice(1, 3), np.eye(4)),),
         traces={"gap": np.ones(3)},
     )
-    write_result(path, result)
+    write_result(result, path)
     with h5py.File(path, "r+") as file:
         declare(file, name, shape, dtype)
     with pytest.raises(ResultError, match=re.escape(words)):
@@ -139,7 +139,7 @@ def test_images_of_a_result_have_one_shape(tmp_path):
         "std_error": image.T,
         "fbp": image[None],
     }.items():
-        write_result(path, Prediction(mean=image))
+        write_result(Prediction(mean=image), path)
         with h5py.File(path, "r+") as file:
             file[f"arrays/{name}"] = values.astype(np.float32)
         with pytest.raises(ResultError, match=rf"r\.h5: arrays/{name} has shape .*; reconstruct again"):

@@ -124,7 +124,7 @@ def test_a_mask_without_a_pixel_or_of_nan_is_refused(tmp_path, value):
     with pytest.raises(ResultError, match="mask must be boolean, and true for at least one pixel"):
         Prediction(mean=np.ones(mask.shape), mask=mask > 0)
     write_result(
-        tmp_path / "r.h5", Prediction(mean=np.ones(mask.shape), mask=np.ones(mask.shape, dtype=bool))
+        Prediction(mean=np.ones(mask.shape), mask=np.ones(mask.shape, dtype=bool)), tmp_path / "r.h5"
     )
     with h5py.File(tmp_path / "r.h5", "r+") as file:
         file["arrays/mask"][...] = mask

@@ -238,7 +238,7 @@ def test_corners_that_no_view_sees_whole_count_nowhere(tmp_path, monkeypatch, ca
     assert read_scan("half.h5").evaluated.sum() == 12 * 24
     capsys.readouterr()
     assert main("import a.npz --out b.h5 --mask missing.npy".split()) == 2
-    assert "--mask missing.npy does not exist" in capsys.readouterr().err
+    assert "mask missing.npy does not exist" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("bin", [1, 2])

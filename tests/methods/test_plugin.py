@@ -91,7 +91,7 @@ def toy(tmp_path, monkeypatch):
     (site := tmp_path / "site").mkdir()
     install(site, monkeypatch)
     monkeypatch.chdir(tmp_path)
-    write_scan("scan.h5", SCAN)
+    write_scan(SCAN, "scan.h5")
 
 
 def test_the_package_finds_its_own_methods():

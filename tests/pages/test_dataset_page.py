@@ -49,7 +49,7 @@ def record(item, method, *, folder=None, error=0.001, std=None):
     label, path = f"item {item}", None
     if folder is not None:
         path = f"items/item_{item}/{method}.h5"
-        write_result(folder / path, made)
+        write_result(made, folder / path)
     cells = TableRow(scan_digest="", method=method, prediction=made).cells
     figures = {name: value for name, value in cells.items() if value is not None and math.isfinite(value)}
     costs = {name: figures.pop(name) for name in ("seconds", "peak_memory_mb")}
@@ -163,7 +163,7 @@ def test_a_page_is_not_older_than_its_result(tmp_path):
     page.write_text("old")
     cases(tmp_path, rows, {"item 7": "worst"})
     assert page.read_text() == "old"
-    write_result(tmp_path / "items/item_7/tv.h5", prediction("tv", scan="Z"))
+    write_result(prediction("tv", scan="Z"), tmp_path / "items/item_7/tv.h5")
     cases(tmp_path, rows, {"item 7": "worst"})
     assert page.read_text() != "old"
 

@@ -254,7 +254,7 @@ def test_a_result_that_does_not_fit_together_is_refused(tmp_path, change, words)
 
 
 def test_report_writes_a_page(tmp_path, capsys):
-    write_result(tmp_path / "r.h5", synthetic_result())
+    write_result(synthetic_result(), tmp_path / "r.h5")
     report(tmp_path / "r.h5", tmp_path / "deep" / "r.html")
     text = (tmp_path / "deep" / "r.html").read_text(encoding="utf-8")
     assert "r.h5" in text
@@ -270,7 +270,7 @@ def test_the_same_result_gives_the_same_page(tmp_path):
 
 
 def test_bad_input_is_an_error_for_people(tmp_path):
-    write_result(tmp_path / "r.h5", synthetic_result())
+    write_result(synthetic_result(), tmp_path / "r.h5")
     whole = (tmp_path / "r.h5").read_bytes()
     (tmp_path / "damaged.h5").write_bytes(whole[: len(whole) // 2])
     (tmp_path / "text.h5").write_text("no result")

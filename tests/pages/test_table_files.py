@@ -24,7 +24,9 @@ def test_the_csv_file_has_every_number(tmp_path):
     table = MethodTable(rows=[*TABLE.rows, failed])
     write_csv(tmp_path / "t.csv", table)
     with (tmp_path / "t.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+        reader = csv.DictReader(file)
+        rows = list(reader)
+    assert reader.fieldnames[:4] == ["scan", "method", "psnr", "ssim"]  # what a reader looks for
     assert set(Scores(compared_with="truth", noise_std=0.0, value_range=1.0).row()) <= rows[0].keys()
     for row, written in zip(table.rows, rows, strict=True):
         assert {k: v for k, v in row.cells.items() if v is not None} == {

@@ -273,7 +273,7 @@ def test_reconstruct_takes_all_of_them(regime, tmp_path):
     assert (told["prior"], told["complement"], told["objective"]) == (None, None, "optimum")
     assert type(result.network) is torch.nn.Sequential
     assert result.std.min() > 0
-    write_result(tmp_path / "result.h5", result.plain())
+    write_result(result.plain(), tmp_path / "result.h5")
     assert read_result(tmp_path / "result.h5").settings == result.settings
     repeated = ct_dip.fit_posterior(
         ct_dip.fit_dip(tiny.scan(), ct_dip.DipConfig(**STEPS), network=objects["network"]),

@@ -1,6 +1,7 @@
 """Datasets of many scans: `open_dataset` finds out what is there, a `Dataset` gives scans by number."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from ct_dip.data.datasets.dataset import Dataset
@@ -8,7 +9,7 @@ from ct_dip.data.datasets.lodopab import LoDoPaB, is_lodopab
 from ct_dip.data.datasets.scan_files import (
     ENDINGS,
     folder_of_scans,
-    scan_file,
+    scan_files,
     scans_by_pattern,
     scans_of_manifest,
 )
@@ -24,28 +25,33 @@ EXPECTED = (
 
 
 def open_dataset(
-    path: str | Path,
+    path: str | Path | Sequence[str | Path],
     *,
     part: str | None = None,
     views: int | None = None,
-    detector_bin: int = 1,
+    bin: int = 1,
     side: int | None = None,
 ) -> Dataset:
     """Open a dataset by what the path holds.
 
     Args:
-        path: a LoDoPaB or 2DeteCT folder, a folder of scan files, a scan file, a pattern or a CSV manifest.
+        path: a LoDoPaB or 2DeteCT folder, a folder of scan files, a scan file or several, a pattern or a CSV
+            manifest.
         part: of LoDoPaB ``train``, ``validation``, ``test`` (the default) or ``challenge``; of 2DeteCT
             ``mode1``, ``mode2`` (the default) or ``mode3``. Scan files have none.
         views: how many evenly spaced views to keep of every scan.
-        detector_bin: how many neighbouring detector bins become one.
+        bin: how many neighbouring detector bins become one.
         side: pixels of the sides of 2DeteCT's images, 1024 by default. The others have images of their own.
 
     Raises:
         InputError: nothing of the kind is there.
     """
+    subsets = {"views": views, "bin": bin}
+    if not isinstance(path, str | Path):
+        if part is not None or side is not None:
+            raise InputError("part and side belong to a folder, not to scan files; drop them")
+        return scan_files([Path(each) for each in path], **subsets)
     text, path = str(path), Path(path)
-    subsets = {"views": views, "detector_bin": detector_bin}
     names = [entry.name for entry in path.iterdir()] if path.is_dir() else []
     if is_two_detect(names):
         return TwoDetect(path, part or "mode2", side=SIDE if side is None else side, **subsets)
@@ -63,7 +69,7 @@ def open_dataset(
         if path.suffix.lower() == ".csv":
             return scans_of_manifest(path, **subsets)
         if _is_scan_file(path.name):
-            return scan_file(path, **subsets)
+            return scan_files([path], **subsets)
         raise InputError(f"{path} is no dataset; expected {EXPECTED}")
     if re.search(r"[*?[]", text):
         return scans_by_pattern(text, **subsets)

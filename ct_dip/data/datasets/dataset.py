@@ -21,12 +21,12 @@ class Dataset(ABC):
 
     Args:
         views: how many to keep of every scan, evenly spaced; ``None``: all.
-        detector_bin: how many neighbouring bins become one.
+        bin: how many neighbouring bins become one.
     """
 
-    def __init__(self, *, views: int | None = None, detector_bin: int = 1) -> None:
+    def __init__(self, *, views: int | None = None, bin: int = 1) -> None:
         self.views = None if views is None else check_count(views, "views")
-        self.detector_bin = check_count(detector_bin, "detector_bin")
+        self.bin = check_count(bin, "bin")
 
     @abstractmethod
     def __len__(self) -> int:
@@ -46,7 +46,7 @@ class Dataset(ABC):
 
     @property
     def full_geometry(self) -> Geometry | None:
-        """Geometry of every scan before `views` and `detector_bin`; ``None`` if it is not known or varies."""
+        """Geometry of every scan before `views` and `bin`; ``None`` if it is not known or varies."""
         return None
 
     @property
@@ -55,7 +55,7 @@ class Dataset(ABC):
         full = self.full_geometry
         if full is None:
             return None
-        return full.select_views(self._kept(full.views)).bin_detectors(self.detector_bin)
+        return full.select_views(self._kept(full.views)).bin_detectors(self.bin)
 
     def reference(self, index: int) -> Floats | None:
         """Read an image to compare with, 1/mm, where a scan has one that is no ground truth."""
@@ -75,7 +75,7 @@ class Dataset(ABC):
         try:
             if self.views is not None:
                 scan = scan.select_views(self._kept(scan.geometry.views))
-            return scan if self.detector_bin == 1 else scan.bin_detectors(self.detector_bin)
+            return scan if self.bin == 1 else scan.bin_detectors(self.bin)
         except InputError as error:
             raise ScanError(f"{self.label(index)}: {error}") from error
 

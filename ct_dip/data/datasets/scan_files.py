@@ -82,9 +82,13 @@ def folder_of_scans(folder: Path, **subsets: Any) -> ScanFiles:
     return ScanFiles([ScanEntry(path) for path in paths], folder, **subsets)
 
 
-def scan_file(path: Path, **subsets: Any) -> ScanFiles:
-    """Return a single scan file as a dataset."""
-    return ScanFiles([ScanEntry(path)], path, **subsets)
+def scan_files(paths: Sequence[Path], **subsets: Any) -> ScanFiles:
+    """Return scan files that are named one by one."""
+    for path in paths:
+        if not path.name.endswith(ENDINGS):
+            raise InputError(f"{path} is not a scan file (.h5); give scan files, or one folder or manifest")
+    origin = str(paths[0]) if len(paths) == 1 else f"{paths[0]} to {paths[-1]}" if paths else "the list"
+    return ScanFiles([ScanEntry(path) for path in paths], origin, **subsets)
 
 
 def scans_by_pattern(pattern: str, **subsets: Any) -> ScanFiles:

@@ -113,7 +113,7 @@ def test_without_a_stated_length_the_last_file_has_it(folder):
 
 
 def test_subsets_have_a_geometry_before_any_scan_is_read(folder):
-    dataset = open_dataset(folder, views=3, detector_bin=17)
+    dataset = open_dataset(folder, views=3, bin=17)
     assert dataset.geometry == dataset[0].geometry
     np.testing.assert_array_equal(dataset.geometry.angles, GEOMETRY.angles[::2])
     assert dataset[0].noise.photons == 4096 * 17

@@ -14,7 +14,7 @@ from tests import tiny
 @pytest.fixture
 def folder(tmp_path):
     for name, seed in (("b", 1), ("a", 0), ("c", 2)):
-        write_scan(tmp_path / f"{name}.h5", tiny.scan(seed=seed))
+        write_scan(tiny.scan(seed=seed), tmp_path / f"{name}.h5")
     return tmp_path
 
 
@@ -32,6 +32,10 @@ def test_a_folder_gives_its_scans_by_name(folder):
 def test_a_pattern_and_a_single_file_are_datasets(folder):
     assert len(open_dataset(folder / "[ab].h5")) == 2
     assert open_dataset(folder / "b.h5").label(0) == "b"
+    named = open_dataset([folder / "b.h5", folder / "a.h5"])  # as a shell expands a pattern
+    assert [named.label(i) for i in range(len(named))] == ["b", "a"]
+    with pytest.raises(InputError, match="not a scan file"):
+        open_dataset([folder / "a.h5", folder])
     (folder / "x[1].h5").write_bytes((folder / "a.h5").read_bytes())
     assert len(open_dataset(folder / "x[1].h5")) == 1
 
@@ -46,7 +50,7 @@ def test_views_are_evenly_spaced_and_rays_keep_their_values(folder):
     full, some = open_dataset(folder)[0], open_dataset(folder, views=2)[0]
     assert some.geometry == full.geometry.select_views([0, 2])
     np.testing.assert_array_equal(some.sinogram, full.sinogram[[0, 2]])
-    assert open_dataset(folder, detector_bin=7)[0].geometry.detectors == 1
+    assert open_dataset(folder, bin=7)[0].geometry.detectors == 1
     with pytest.raises(InputError, match=r"a: it has 4 views, 5 were asked for"):
         open_dataset(folder, views=5)[0]
 
