@@ -12,6 +12,7 @@ from mkdocs.structure.files import File, Files
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 
 import generate  # noqa: E402  beside this file
+from repository_pages import site_links  # noqa: E402
 
 _EQUATION = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 
@@ -19,8 +20,16 @@ _EQUATION = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>
 def on_files(files: Files, config: Any, **_: Any) -> Files:
     """Add the pages that are made from the code, the notebooks and the files of the repository."""
     for name, content in generate.all_pages().items():
+        if (written := files.get_file_from_path(name)) is not None:  # for readers of the repository
+            files.remove(written)
         files.append(File.generated(config, name, content=content))
     return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Turn links to files of the repository to the pages that they are here."""
+    uri = page.file.src_uri
+    return markdown if page.file.generated_by else site_links(markdown, f"docs/{uri}", uri)
 
 
 def on_page_content(content: str, **_: Any) -> str:

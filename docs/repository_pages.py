@@ -19,32 +19,39 @@ INCLUDED = {
 
 
 def included_page(file: str) -> str:
-    """A file of the repository, with its links turned to pages of the site or to plain names of files."""
-    path = ROOT / file
-    if not path.exists():
-        return f"# Not there yet\n\nThis page is `{file}`, which this version does not have.\n"
-    page = INCLUDED[file]
+    """A file of the repository as a page."""
+    return site_links((ROOT / file).read_text(encoding="utf-8"), file, INCLUDED[file])
+
+
+def site_links(text: str, file: str, page: str) -> str:
+    """Text of a file of the repository, with links turned to pages of the site or to plain names of files.
+
+    Args:
+        file: the text's file in the repository.
+        page: its page of the site.
+    """
 
     def link(match: re.Match[str]) -> str:
-        text, target, anchor = match[1], match[2], match[3] or ""
+        label, target, anchor = match[1], match[2], match[3] or ""
         if not target or ":" in target:
             return match[0]
-        found = (path.parent / target).resolve()
+        found = (ROOT / file).parent.joinpath(target).resolve()
         inside = found.relative_to(ROOT).as_posix() if found.is_relative_to(ROOT) else target
-        to = INCLUDED.get(inside) or (inside.removeprefix("docs/") if inside.startswith("docs/") else None)
-        if to is None or not to.endswith(".md"):
-            return f"{text} (`{inside}`)" if text.strip("`") != inside else f"`{inside}`"
-        up = "../" * page.count("/")
-        return f"[{text}]({up}{to}{anchor})"
+        to = INCLUDED.get(inside)
+        if inside.startswith("docs/"):
+            to = inside.removeprefix("docs/")
+        elif inside.endswith(".ipynb"):
+            to = f"gallery/{found.stem}.md"
+        if to is None:
+            return f"{label} (`{inside}`)" if label.strip("`") != inside else f"`{inside}`"
+        return f"[{label}]({'../' * page.count('/')}{to}{anchor})"
 
-    return re.sub(r"(?<!!)\[([^\]]+)\]\(([^)#\s]*)(#[^)\s]*)?\)", link, path.read_text(encoding="utf-8"))
+    return re.sub(r"(?<!!)\[([^\]]+)\]\(([^)#\s]*)(#[^)\s]*)?\)", link, text)
 
 
 def included_pictures(file: str) -> dict[str, str | bytes]:
     """Pictures that a file of the repository shows, beside its page."""
     path, folder = ROOT / file, Path(INCLUDED[file]).parent
-    if not path.exists():
-        return {}
     shown = re.findall(r"!\[[^\]]*\]\(([^)\s:]+)\)", path.read_text(encoding="utf-8"))
     return {(folder / name).as_posix(): (path.parent / name).read_bytes() for name in shown}
 

@@ -19,10 +19,12 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 sys.path.insert(0, str(DOCS))
 import generate
+import repository_pages
 import settings_page
 
 GENERATED = generate.all_pages()
-STATIC = {path.relative_to(DOCS).as_posix(): path.read_text(encoding="utf-8") for path in DOCS.rglob("*.md")}
+WRITTEN = {path.relative_to(DOCS).as_posix(): path.read_text(encoding="utf-8") for path in DOCS.rglob("*.md")}
+STATIC = {name: repository_pages.site_links(text, f"docs/{name}", name) for name, text in WRITTEN.items()}
 PAGES = STATIC | {name: page for name, page in GENERATED.items() if name.endswith(".md")}
 BLOCK = re.compile(
     r"^(?P<marker><!-- runs -->\n)?(?P<indent> *)```python(?: title=\"(?P<title>[^\"]+)\")?\n"
@@ -65,6 +67,18 @@ def test_links_lead_somewhere(page):
         if anchor and found in PAGES:
             anchors = {slug(heading) for heading in re.findall(r"^#+ (.*)$", PAGES[found], re.MULTILINE)}
             assert anchor in anchors, f"{page}: {target} is none of {sorted(anchors)}"
+
+
+REPOSITORY = [*(f"docs/{name}" for name in WRITTEN), "README.md", *repository_pages.INCLUDED]
+
+
+@pytest.mark.parametrize("file", REPOSITORY)
+def test_links_lead_to_files_of_the_repository(file):
+    """For those who read it without the site."""
+    text = re.sub(r"```.*?```", "", (ROOT / file).read_text(encoding="utf-8"), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)", text):
+        if not re.match(r"[a-z]+:", target):
+            assert (ROOT / file).parent.joinpath(target).exists(), target
 
 
 WITH_CODE = [page for page in sorted(STATIC) if page.startswith(("start/", "howto/", "reference/"))]
