@@ -18,7 +18,7 @@ from ct_dip.text import shortened
 _SAMPLES_PER_PIXEL = 5  # that the covariance of a patch is estimated from, at least
 # Names that a result file has for other things than images.
 RESERVED = {"truth", "reference", "mask", "samples", "std_error"} | {
-    f"sinogram_{name}" for name in ("mean", "std", "standardised")
+    f"sinogram_{name}" for name in ("mean", "std", "standardised", "measured")
 }
 _CERTIFIED = {  # numbers of ``diagnostics["certificate"]`` that are shown
     *("rank", "discarded_trace", "evidence_error", "mean_error", "sample_error"),
@@ -40,6 +40,7 @@ class SinogramPredictive(NamedTuple):
     mean: Floats  # of the line integrals
     std: Floats  # of a repeated measurement
     standardised: Floats  # (y − mean) / noise: what the image leaves unexplained, about 1 in size
+    measured: Floats | None = None  # y
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -59,7 +59,8 @@ def write_result(result: Prediction, path: str | Path) -> None:
     if compared is not None:
         arrays[compared.name] = compared.image
     if result.sinogram is not None:
-        arrays |= zip(_SINOGRAM, result.sinogram, strict=True)
+        fields = zip(_SINOGRAM, result.sinogram, strict=True)
+        arrays |= {name: values for name, values in fields if values is not None}
     for name in ("mask", "samples", "std_error"):
         if (values := getattr(result, name)) is not None:
             arrays[name] = values
@@ -116,7 +117,11 @@ def read_result(path: str | Path) -> Prediction:
         _check_shapes(stored, get_dataset(file, "mean").shape)
         patches = tuple(_read_patch(stored, name) for name in stored if name.startswith("patch_"))
         arrays = {name: read_array(stored, name, kinds="f") for name in stored if name[:6] != "patch_"}
-        sinogram = [arrays[name] for name in _SINOGRAM if name in arrays]
+        *needed, measured = _SINOGRAM  # results of earlier versions do not hold what was measured
+        predictive = None
+        if all(name in arrays for name in needed):
+            predictive = SinogramPredictive(*(arrays[name] for name in needed))
+            predictive = predictive._replace(measured=arrays.get(measured))
         return Prediction(
             mean=read_array(file, "mean", dimensions=2, kinds="f"),
             std=read_array(file, "std", dimensions=2, kinds="f") if "std" in file else None,
@@ -124,7 +129,7 @@ def read_result(path: str | Path) -> Prediction:
             degrees=float(file.attrs.get("degrees", math.inf)),
             samples=arrays.get("samples"),
             images={name: values for name, values in arrays.items() if name not in RESERVED},
-            sinogram=SinogramPredictive(*sinogram) if len(sinogram) == len(_SINOGRAM) else None,
+            sinogram=predictive,
             patches=tuple(patch for patch in patches if patch is not None),
             diagnostics=metrics,
             warnings=tuple(str(warning) for warning in warnings),

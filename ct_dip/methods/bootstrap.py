@@ -66,7 +66,10 @@ class Bootstrap(Method[BootstrapRun]):
     name = "bootstrap"
     title = "another method with bootstrapped error bars"
     summary = "Another method's image, and how far that method misses moved copies of it as error bars."
-    reference = "Tachella and Pereyra 2023, Equivariant bootstrapping for uncertainty quantification"
+    reference = (
+        "Pereyra and Tachella 2024, Equivariant bootstrapping for uncertainty quantification in imaging "
+        "inverse problems"
+    )
     gives = ("image", "error bars", "samples")
     config = BootstrapRun
 

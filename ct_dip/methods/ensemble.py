@@ -30,7 +30,10 @@ class DeepEnsemble(FittedNetwork, Method[EnsembleRun]):
     name = "ensemble"
     title = "an ensemble of deep image priors"
     summary = "Several networks fitted to this scan from different starts: their mean, and where they differ."
-    reference = "Lakshminarayanan et al. 2017, Simple and scalable predictive uncertainty by deep ensembles"
+    reference = (
+        "Lakshminarayanan et al. 2017, Simple and scalable predictive uncertainty estimation using deep "
+        "ensembles"
+    )
     gives = ("image", "error bars", "samples")
     config = EnsembleRun
 

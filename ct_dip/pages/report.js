@@ -241,6 +241,11 @@
     const { shape: [views, detectors], low, high } = data.sinogram;
     const explained = await steps(data.sinogram.explained), residuals = await steps(data.sinogram.residuals);
     const grey = { kind: "attenuation", low, high }, scale = { kind: "error", low: -4, high: 4 };
+    if (data.sinogram.measured) {
+      const measured = await steps(data.sinogram.measured);
+      paint(byId("measured"), (i) => measured[i], detectors, views, grey);
+      paintBar(byId("bar-measured"), grey, "Line integral, no unit");
+    }
     paint(byId("sinogram"), (i) => explained[i], detectors, views, grey);
     paintBar(byId("bar-sinogram"), grey, "Line integral, no unit");
     paint(byId("residuals"), (i) => residuals[i], detectors, views, scale);

@@ -257,15 +257,20 @@ def _samples(result: Prediction) -> dict[str, Any] | None:
 
 
 def _sinogram(result: Prediction) -> dict[str, Any] | None:
-    """Pack the image's own sinogram, and what it leaves unexplained in units of the noise."""
+    """Pack the measured sinogram, that of the image, and what it leaves unexplained in units of the noise."""
     if result.sinogram is None:
         return None
-    explained, residuals = result.sinogram.mean, result.sinogram.standardised
+    explained, residuals, measured = (
+        result.sinogram.mean,
+        result.sinogram.standardised,
+        result.sinogram.measured,
+    )
     low, high = float(explained.min()), float(explained.max())
     return {
         "shape": list(residuals.shape),
         "low": low,
         "high": high if high > low else low + 1,
+        "measured": None if measured is None else pack_steps(measured, 1e-6),
         "explained": pack_steps(explained, 1e-6),
         "residuals": pack_steps(residuals, _SAMPLE_STEP),
     }

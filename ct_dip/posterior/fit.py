@@ -213,6 +213,7 @@ def _check_sinogram(
         mean=projected,
         std=stated * np.sqrt(variance + noise),
         standardised=(scan.sinogram - projected) / stated / noise**0.5,
+        measured=scan.sinogram,
     )
 
 

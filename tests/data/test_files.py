@@ -278,7 +278,7 @@ def test_results_survive_their_file(tmp_path):
 def whole_result():
     """With everything that a result may have."""
     std, std_error, fbp, truth, *samples = np.random.default_rng(1).random((7, 4, 5)).astype(np.float32)
-    sinogram = SinogramPredictive(*np.random.default_rng(2).random((3, 6, 7)).astype(np.float32))
+    sinogram = SinogramPredictive(*np.random.default_rng(2).random((4, 6, 7)).astype(np.float32))
     covariance = np.arange(36, dtype=np.float32).reshape(6, 6)
     return replace(
         result(),

@@ -1,6 +1,5 @@
 """The page of one result as a reader meets it, in a real browser without a window."""
 
-import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -11,10 +10,6 @@ from ct_dip.evaluation.region import query_region, region_mask
 from ct_dip.pages.report_page import write_report
 from tests.pages.test_report_page import synthetic_result
 
-playwright = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium or Chrome is installed")
-
 SHAPE = (20, 24)
 RESULT = replace(synthetic_result(SHAPE), degrees=3.0, scores=None)
 REACH = RESULT.pixel_distribution.reach(0.95)  # standard deviations, not 1.96
@@ -23,37 +18,17 @@ STEP = RESULT.pixel_size
 OPTIONS = {"viewport": {"width": 1200, "height": 900}}
 
 
-@pytest.fixture(scope="module")
-def browser():
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM)
-        yield browser
-        browser.close()
-
-
 @pytest.fixture
-def open_page(browser, tmp_path):
-    """Open the page of a result; whatever the browser complains about or asks the network for is an error."""
-    contexts, troubles = [], []
+def open_page(visit, tmp_path):
+    """Open the page of a result."""
 
     def open_(result=RESULT, source="a scan", **options):
-        context = browser.new_context(**OPTIONS | options)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: troubles.append(message.text))
-        page.on("pageerror", lambda error: troubles.append(str(error)))
-        page.on("request", lambda request: requests.append(request.url))
-        requests = []
         write_report(tmp_path / "report.html", result, source=source)
-        page.goto((tmp_path / "report.html").as_uri())
+        page = visit(tmp_path / "report.html", **OPTIONS | options)
         page.wait_for_selector("html[data-ready=true]", state="attached")
-        assert [url for url in requests if not url.startswith(("file:", "data:"))] == []
         return page
 
-    yield open_
-    for context in contexts:
-        context.close()
-    assert troubles == []
+    return open_
 
 
 def text(page, selector):
@@ -341,8 +316,9 @@ def test_the_residuals_are_drawn(open_page):
 
 def test_the_sinogram_of_the_image_is_drawn(open_page):
     y = np.linspace(0, 3, 96, dtype=np.float32).reshape(8, 12)
-    page = open_page(replace(RESULT, sinogram=RESULT.sinogram._replace(mean=y)))
+    page = open_page(replace(RESULT, sinogram=RESULT.sinogram._replace(mean=y, measured=y[::-1])))
     assert pixels(page, "#sinogram")[..., 0] == pytest.approx(255 * y / 3, abs=2)
+    assert pixels(page, "#measured")[..., 0] == pytest.approx(255 * y[::-1] / 3, abs=2)
 
 
 def test_reduced_pages(open_page):
