@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ct_dip.arrays import Floats
+from ct_dip.classical.tv import DEFAULT_STRENGTH
 from ct_dip.config import Preset, RunConfig
 from ct_dip.data.prediction import Prediction
 from ct_dip.data.scan import Scan
@@ -168,7 +169,7 @@ def trial_ensemble(
 ) -> Ensemble:
     """Return a fit that never ends, to measure the time of its steps."""
     dip = resolve(config.dip, scan.geometry.domain_shape)
-    endless = dip.model_copy(update={"stopping": "budget", "max_steps": 10**9})
+    endless = dip.model_copy(update={"stopping": "budget", "max_steps": 10**9, "strength": DEFAULT_STRENGTH})
     seeds = list(range(members))
     return Ensemble(
         [scan] * members, endless, seeds, transform, torch.device("cpu"), plan.given.get("network")

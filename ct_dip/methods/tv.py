@@ -16,7 +16,7 @@ from ct_dip.method import Job, Method
 from ct_dip.operators.ray import RayTransform
 from ct_dip.run_plan import Plan, time_of
 
-_CHOICE, _SOLUTION = "strength of total variation", "total variation"  # names of stages
+CHOICE, _SOLUTION = "strength of total variation", "total variation"  # names of stages
 
 
 class TvConfig(Section):
@@ -78,17 +78,23 @@ class Tv(Method[TvRun]):
 def plan_tv(settings: TvConfig, start: Plan) -> Plan:
     """Add the choice of the strength, if there is one, and the iteration."""
     chooses = settings.strength == "auto"
-    return (start.with_stage(_CHOICE) if chooses else start).with_stage(_SOLUTION)
+    return (start.with_stage(CHOICE) if chooses else start).with_stage(_SOLUTION)
 
 
 def tv_seconds(settings: TvConfig, transform: RayTransform) -> dict[str, float]:
     """Return the seconds of the stages of `plan_tv`, at most: they end when the duality gap is small."""
+    return {CHOICE: choice_seconds(transform), _SOLUTION: settings.max_iterations * _pair(transform, 1)}
 
-    def pair(count: int) -> float:
-        images = torch.zeros(count, *transform.domain_shape)
-        return time_of(lambda: transform.T(transform(images)))
 
-    return {_CHOICE: MOST_ITERATIONS * pair(FOLDS), _SOLUTION: settings.max_iterations * pair(1)}
+def choice_seconds(transform: RayTransform) -> float:
+    """Return the seconds that the choice of the strength takes, at most."""
+    return MOST_ITERATIONS * _pair(transform, FOLDS)
+
+
+def _pair(transform: RayTransform, count: int) -> float:
+    """Time a projection and a back-projection of some images."""
+    images = torch.zeros(count, *transform.domain_shape)
+    return time_of(lambda: transform.T(transform(images)))
 
 
 def solve_tv(job: Job[Any], transform: RayTransform, variance: Tensor) -> tuple[TvResult, float]:
@@ -96,7 +102,7 @@ def solve_tv(job: Job[Any], transform: RayTransform, variance: Tensor) -> tuple[
     settings: TvConfig = job.config.tv
     strength = settings.strength
     if strength == "auto":
-        with job.progress.stage(_CHOICE):
+        with job.progress.stage(CHOICE):
             strength = choose_tv_strength(
                 transform,
                 job.sinogram,

@@ -15,6 +15,7 @@ from ct_dip.methods.lin_dip.inference import choose_strength, infer, total_varia
 from ct_dip.methods.lin_dip.prediction import LinDipPrediction, make_prediction
 from ct_dip.methods.lin_dip.seconds import inference_seconds
 from ct_dip.methods.lin_dip.trial import TRIAL, hold_out, holds_out
+from ct_dip.methods.tv import CHOICE, choice_seconds
 from ct_dip.operators.ray import RayTransform
 from ct_dip.posterior.own_objects import with_own_objects
 from ct_dip.posterior.posterior import Posterior
@@ -50,8 +51,9 @@ class LinDip(Method[LinDipRun]):
     limits_time = True
 
     def plan(self, scan: Scan, config: LinDipRun, start: Plan) -> Plan:
-        """Add the fit of the network, and the stages of the regime that fits the budget."""
-        plan = plan_fit(scan, config, start)
+        """Add the choice of TV's strength, the fit, and the stages of the regime that fits the budget."""
+        chooses = config.dip.strength == "auto" and "fit" not in start.given
+        plan = plan_fit(scan, config, start.with_stage(CHOICE) if chooses else start)
         fit_fits = plan.bytes <= plan.budget
         _check_given(start.given)
         network = footprint(template(scan, config, start.given), scan.geometry.domain_shape)
@@ -81,7 +83,7 @@ class LinDip(Method[LinDipRun]):
         jacobian = linearise(trial.template, trial.inputs[:1, None])
         seconds = inference_seconds(plan, config.inference, jacobian, transform) | {STAGE: steps}
         seconds.pop(TRIAL, None)
-        return seconds | {TRIAL: sum(seconds.values())}
+        return seconds | {TRIAL: sum(seconds.values()), CHOICE: choice_seconds(transform)}
 
     def run(self, job: Job[LinDipRun]) -> LinDipPrediction:
         """Fit the network, linearise it, fit hyperparameters by evidence, condition on the data.

@@ -12,6 +12,7 @@ from ct_dip.classical.tv_strength import choose_tv_strength
 from ct_dip.dip.ensemble import DipFit
 from ct_dip.method import Job
 from ct_dip.methods.lin_dip.config import LinDipRun
+from ct_dip.methods.tv import CHOICE
 from ct_dip.operators import ray_transform
 from ct_dip.operators.ray import RayTransform
 from ct_dip.posterior.fit import fit_posterior
@@ -59,7 +60,7 @@ def choose_strength(job: Job[LinDipRun], transform: RayTransform) -> Job[LinDipR
     if job.config.dip.strength != "auto" or "fit" in job.given:
         return job
     variance = torch.as_tensor(job.scan.variance_or_estimate()[0])
-    with job.progress.stage("strength of total variation"):
+    with job.progress.stage(CHOICE):
         choice = choose_tv_strength(transform, job.sinogram, variance, job.scan.geometry)
     dip = job.config.dip.model_copy(update={"strength": choice.recommended})
     return dataclasses.replace(job, config=job.config.model_copy(update={"dip": dip}))
