@@ -86,6 +86,7 @@ class Method(ABC, Generic[Config]):
         projects: whether it uses the ray transform, so that ``backend`` and ``kernel`` have an effect.
         keeps_stages: whether a run folder has an effect.
         limits_time: whether a time budget has an effect.
+        uses_offset_error: whether its error bars know of the error of the scan's detector offset.
     """
 
     name: ClassVar[str]
@@ -98,6 +99,7 @@ class Method(ABC, Generic[Config]):
     projects: ClassVar[bool] = True
     keeps_stages: ClassVar[bool] = False
     limits_time: ClassVar[bool] = False
+    uses_offset_error: ClassVar[bool] = False
 
     def plan(self, scan: Scan, config: Config, start: Plan) -> Plan:
         """Add the method's stages to the plan of a run.

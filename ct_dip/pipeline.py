@@ -124,6 +124,12 @@ def make_job(
     planned.require()
     for warning in implausible(scan):
         progress.note(warning)
+    method = find_method(config.method)
+    if scan.offset_error and "error bars" in method.gives and not method.uses_offset_error:
+        progress.note(
+            f"error bars of method {method.name} take the detector offset as exact; lin-dip knows of its "
+            f"standard error, {scan.offset_error:.2g} mm"
+        )
     return Job(
         scan=scan,
         sinogram=torch.as_tensor(np.array(scan.sinogram), device=pick_device(config.device)),
@@ -161,6 +167,8 @@ def finish(
         "peak_memory_mb": peak_bytes / 2**20,
         "seeds": {"run": config.seed},
     }
+    if scan.offset_error and prediction.std is not None:
+        facts["offset_error"] = scan.offset_error if find_method(method).uses_offset_error else 0.0
     prediction = dataclasses.replace(
         prediction,
         mean=prediction.mean.astype(np.float32),

@@ -80,6 +80,13 @@ def import_(
     ] = "auto",
     detector_pitch: Annotated[float | None, _scanner("Width of a column, mm.")] = None,
     detector_offset: Annotated[float | None, _scanner("Shift of the detector, mm.")] = None,
+    offset_error: Annotated[
+        float | None,
+        _scanner(
+            "Standard error of that shift, or of the axis on the detector, mm. Default: as found in the "
+            "data; 0 if the axis is stated."
+        ),
+    ] = None,
     source_origin: Annotated[
         float | None, _scanner("Fan beam: distance from the source to the axis, mm.")
     ] = None,
@@ -108,6 +115,7 @@ def import_(
         bin=bin,
         size=size,
         width=width,
+        offset_error=offset_error,
         sinogram=sinogram,
         angles=angles,
         degrees=degrees,

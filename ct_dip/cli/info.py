@@ -54,6 +54,7 @@ def scan_facts(scan: "Scan") -> dict[str, Any]:
     return {
         "format": "ct_dip.scan",
         "geometry": geometry,
+        "offset_error": scan.offset_error,
         "noise": noise,
         "ground_truth": scan.ground_truth is not None,
         "mask": scan.mask is not None,
@@ -83,12 +84,13 @@ def scan_summary(scan: "Scan") -> dict[str, str]:
         noise = f"white, standard deviation {scan.noise.std:.4g} ({share:.3g} % of the mean)"
     elif scan.noise is not None:
         noise = f"photon counting, {scan.noise.photons:g} photons per bin in air"
+    known = f" ± {scan.offset_error:.2g}" if scan.offset_error else ""
     low, high = math.degrees(g.angles.min()), math.degrees(g.angles.max())
     rows = {
         "scan of": scan.source or "–",
         "geometry": beam,
         "views": f"{g.views}, from {low:.4g}° to {high:.4g}°",
-        "detectors": f"{g.detectors} × {g.detector_pitch:g} mm, offset {g.detector_offset:g} mm",
+        "detectors": f"{g.detectors} × {g.detector_pitch:g} mm, offset {g.detector_offset:g}{known} mm",
         "rotation axis": f"{g.center_of_rotation:g} mm from the central ray",
         "image": f"{volume.shape[0]} × {volume.shape[1]} pixels of {volume.pixel_size:g} mm",
         "line integrals": f"{scan.sinogram.min():.4g} to {scan.sinogram.max():.4g}",

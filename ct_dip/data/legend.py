@@ -39,6 +39,7 @@ _MEANINGS = {
     "noise_precision": "precision of the noise relative to the stated one",
     "noise_scale": "noise relative to the stated one",
     "noise_std": "standard deviation of the noise",
+    "offset_error": "error of the detector offset, in mm, that the error bars know of; 0 is none",
     "peak_memory_mb": "memory that the run took at its peak",
     "prior_precision": "factor on the prior's energy",
     "prior_scale": "factor on the prior's standard deviation",

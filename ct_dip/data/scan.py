@@ -41,6 +41,8 @@ class Scan:
         sinogram: line integrals of the attenuation, dimensionless, (views, detectors).
         geometry: where the rays went, and the grid to reconstruct on.
         noise: how uncertain the line integrals are; ``None`` if nobody knows.
+        offset_error: standard error of the geometry's ``detector_offset``, or of where the rotation axis
+            meets the detector, in mm; 0 where that is taken as exact. See `ct_dip.operators.nuisance`.
         ground_truth: the true attenuation in 1/mm, (rows, columns), of a simulated scan. A
             reconstruction of a measured scan is not one.
         mask: pixels that an evaluation counts, (rows, columns); see `evaluated`.
@@ -54,6 +56,7 @@ class Scan:
     sinogram: Floats
     geometry: Geometry
     noise: NoiseModel | None = None
+    offset_error: float = 0.0
     ground_truth: Floats | None = None
     mask: Bools | None = None
     attenuation_scale: float = 1.0
@@ -71,6 +74,10 @@ class Scan:
         if not isinstance(scale, int | float | np.floating) or not 0 < scale < math.inf:
             raise ScanError(f"attenuation_scale {scale!r} must be a positive number, in 1/mm")
         object.__setattr__(self, "attenuation_scale", float(scale))
+        error = self.offset_error
+        if not isinstance(error, int | float | np.floating) or not 0 <= error < math.inf:
+            raise ScanError(f"offset_error {error!r} must be a standard error in mm, or 0 if there is none")
+        object.__setattr__(self, "offset_error", float(error))
         object.__setattr__(self, "source", shortened(self.source, _SOURCE))
         for name in ("steps", "warnings"):
             lines = getattr(self, name)
@@ -104,6 +111,7 @@ class Scan:
         geometry = self.geometry
         parts = [f"{geometry.kind} beam", f"{geometry.views} views × {geometry.detectors} detectors"]
         parts += [str(geometry.volume), "unknown noise" if self.noise is None else str(self.noise)]
+        parts += [f"detector offset ± {self.offset_error:.2g} mm"] if self.offset_error else []
         parts += ["ground truth"] if self.ground_truth is not None else []
         return f"<Scan{f' of {shortened(self.source, 60)}' if self.source else ''}: {', '.join(parts)}>"
 
@@ -167,6 +175,8 @@ class Scan:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of what a reconstruction depends on: sinogram, geometry, noise."""
+        """SHA-256 of what a reconstruction depends on: sinogram, geometry and its error, noise."""
         identity = f"{self.geometry.digest} {self.noise!r}"
+        if self.offset_error:
+            identity += f" {self.offset_error!r}"
         return hashlib.sha256(identity.encode() + self.sinogram.tobytes()).hexdigest()

@@ -1,7 +1,7 @@
 """Scan files::
 
 /                attributes: format "ct_dip.scan", version, attenuation_scale [1/mm], source;
-                 steps and warnings, a line each                                  (optional)
+                 steps and warnings, a line each; offset_error [mm], 0 without    (optional)
 /sinogram        (views, detectors) float32, line integrals
 /geometry        attributes: kind, shape, pixel_size, detectors, detector_pitch, …
                  with length_unit "mm" and angle_unit "rad"
@@ -36,6 +36,8 @@ def write_scan(scan: Scan, path: str | Path) -> None:
     def fill(file: h5py.File) -> None:
         file.attrs["attenuation_scale"] = scan.attenuation_scale
         file.attrs["source"] = scan.source
+        if scan.offset_error:
+            file.attrs["offset_error"] = scan.offset_error
         for name in ("steps", "warnings"):
             if lines := getattr(scan, name):
                 file.attrs[name] = "\n".join(lines)
@@ -68,6 +70,7 @@ def read_scan(path: str | Path) -> Scan:
         return Scan(
             geometry=geometry,
             noise=_noise(file["noise"].attrs) if "noise" in file else None,
+            offset_error=float(file.attrs.get("offset_error", 0.0)),
             attenuation_scale=float(file.attrs["attenuation_scale"]),
             source=str(file.attrs.get("source", "")),
             steps=tuple(str(file.attrs.get("steps", "")).splitlines()),

@@ -31,6 +31,7 @@ def build_scans(
     bin: int = 1,
     size: int | None = None,
     width: float | None = None,
+    offset_error: float | None = None,
 ) -> Iterator[tuple[int, Scan]]:
     """Yield rows and their scans, read from the disk a few at a time.
 
@@ -38,6 +39,7 @@ def build_scans(
         rows: which ones; the rotation axis is searched in the middle one of them.
         bin: neighbouring detectors whose counts are averaged.
         size, width: of the grid, see `ct_dip.importers.grid.on_grid`.
+        offset_error: of the detector offset or the axis's shadow, mm; by default that of the search, or 0.
 
     Raises:
         ScanError: a part is missing or cannot be.
@@ -45,7 +47,7 @@ def build_scans(
     views, _, columns = recording.shape
     check_bin(columns, bin)
     check_size("a row of the detector", (views, columns), np.float64)
-    recording, found = with_axis(recording, rows[len(rows) // 2])
+    recording, found, error = with_axis(recording, rows[len(rows) // 2])
     geometry = _geometry(recording).bin_detectors(bin)
     own_grid = recording.volume is not None and size is None and width is None
     if own_grid and recording.volume is not None:
@@ -61,6 +63,7 @@ def build_scans(
                 sinogram=integrals.sinogram,
                 geometry=geometry,
                 noise=stated or integrals.noise,
+                offset_error=error if offset_error is None else offset_error,
                 ground_truth=recording.truth(row) if own_grid and recording.truth is not None else None,
                 source=_source(recording, row),
                 steps=(*recording.steps, *integrals.steps, *found),
@@ -96,15 +99,17 @@ def pick_rows(wanted: str | None, rows: int) -> range:
     return range(start, stop)
 
 
-def with_axis(recording: Recording, row: int) -> tuple[Recording, tuple[str, ...]]:
-    """Return the recording with its rotation axis, and what was done to find it.
+def with_axis(recording: Recording, row: int) -> tuple[Recording, tuple[str, ...], float]:
+    """Return the recording with its rotation axis, what was done to find it, and its standard error, mm.
+
+    The error is that of the axis's shadow on the detector; 0 where the axis was not searched or not found.
 
     Raises:
         ScanError: a parallel beam's views do not determine it; the axis of a fan beam is then taken to be in
             the middle.
     """
     if recording.center_of_rotation is not None:
-        return recording, ()
+        return recording, (), 0.0
     integrals = integrals_of(recording.read(row, row + 1).row(0), counts=recording.counts)
     refuse_impossible(integrals.sinogram)  # of which no axis can be found
     geometry = _geometry(recording)
@@ -114,13 +119,13 @@ def with_axis(recording: Recording, row: int) -> tuple[Recording, tuple[str, ...
         if not recording.is_fan:
             raise ScanError(f"{error}; give --center COLUMN") from error
         step = "rotation axis taken to be in the middle of the fan; --center COLUMN says otherwise"
-        return dataclasses.replace(recording, center_of_rotation=0.0), (step,)
+        return dataclasses.replace(recording, center_of_rotation=0.0), (step,), 0.0
     if recording.is_fan:
         found = dataclasses.replace(recording, detector_offset=offset.value, center_of_rotation=0.0)
-        return found, (f"detector offset found: {offset} mm",)
+        return found, (f"detector offset found: {offset} mm",), offset.standard_error
     column = axis_column(offset, geometry)
     found = dataclasses.replace(recording, center_of_rotation=recording.axis_at(column.value))
-    return found, (f"rotation axis found at column {column} of row {row}",)
+    return found, (f"rotation axis found at column {column} of row {row}",), offset.standard_error
 
 
 def _geometry(recording: Recording) -> Geometry:

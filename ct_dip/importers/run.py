@@ -23,6 +23,7 @@ def import_scan(
     bin: int = 1,
     size: int | None = None,
     width: float | None = None,
+    offset_error: float | None = None,
     **options: Any,
 ) -> Scan:
     """All views of a measured scan, on a grid.
@@ -32,6 +33,7 @@ def import_scan(
         row: of the detector; needed if it has several.
         bin: neighbouring detectors whose counts are averaged.
         size, width: pixels and mm of a side of the grid, see `ct_dip.importers.grid.on_grid`.
+        offset_error: standard error of where the axis meets the detector, mm; by default that of the search.
         options: what the file does not say, see `ct_dip.importers.options.Options`.
 
     Raises:
@@ -40,7 +42,8 @@ def import_scan(
     if "rows" in options:
         raise InputError("import_scan reads one row; give row, or take several from ct_dip.import_rows")
     rows = None if row is None else str(row)
-    _, scan = next(import_rows(path, rows=rows, format=format, bin=bin, size=size, width=width, **options))
+    common: dict[str, Any] = {"bin": bin, "size": size, "width": width, "offset_error": offset_error}
+    _, scan = next(import_rows(path, rows=rows, format=format, **common, **options))
     return scan
 
 
@@ -52,13 +55,14 @@ def import_rows(
     bin: int = 1,
     size: int | None = None,
     width: float | None = None,
+    offset_error: float | None = None,
     **options: Any,
 ) -> Iterator[tuple[int, Scan]]:
     """Yield rows of the detector and their scans, which share one geometry, read a few at a time.
 
     Args:
         rows: ``12``, ``10:20`` or ``all``; see `ct_dip.importers.build.pick_rows`.
-        format, bin, size, width, options: as for `import_scan`.
+        format, bin, size, width, offset_error, options: as for `import_scan`.
     """
     with open_recording(path, format, Options(**options)) as (kind, recording):
         chosen = range(1)
@@ -69,7 +73,7 @@ def import_rows(
             missing.append(str(error))
         if missing:
             raise MissingError("; ".join(missing))
-        yield from build_scans(recording, chosen, bin=bin, size=size, width=width)
+        yield from build_scans(recording, chosen, bin=bin, size=size, width=width, offset_error=offset_error)
 
 
 @contextlib.contextmanager

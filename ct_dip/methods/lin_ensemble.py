@@ -54,6 +54,7 @@ class LinEnsemble(Method[LinEnsembleRun]):
     gives = ("image", "error bars", "samples")
     config = LinEnsembleRun
     keeps_stages = True
+    uses_offset_error = True
 
     def plan(self, scan: Scan, config: LinEnsembleRun, start: Plan) -> Plan:
         """Add the fit of all networks as one batch, and the stages of their inference, one by one."""

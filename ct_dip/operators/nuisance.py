@@ -2,11 +2,14 @@
 
 If the detector offset o is known to a standard error τ, then, to first order,
 ``y = A x + ε + (o − ô) ∂A x/∂o``, and the noise in units of its own deviation σ has the covariance
-``I + u uᵀ`` with ``u = τ (∂A x/∂o)/σ``: one direction in which all measurements err together. Whitening with
+``I + q qᵀ`` with ``q = τ (∂A x/∂o)/σ``: one direction in which all measurements err together. Whitening with
 its square root, which is known in closed form, leaves noise of covariance I again, so that no regime of
 inference needs to know::
 
-    W = (I + u uᵀ)^−½ = I − κ u uᵀ,    κ = (1 − (1 + |u|²)^−½)/|u|²,    log|W| = −½ log(1 + |u|²)
+    W = (I + q qᵀ)^−½ = I − κ q qᵀ,    κ = (1 − (1 + |q|²)^−½)/|q|²,    log|W| = −½ log(1 + |q|²)
+
+A shift of the detector is one of the rotation axis's shadow: for a parallel beam the two are the same, for a
+fan nearly, so that one number stands for both.
 """
 
 import math
@@ -19,12 +22,16 @@ from ct_dip.operators import ray_transform
 from ct_dip.operators.linear_map import LinearMap
 from ct_dip.operators.whitened import Whitened
 
-_STEP = 0.25  # of a bin, to either side
+_STEP = 0.5  # of a pixel's shadow, to either side: with less, the edges of single pixels are seen
 
 
 def offset_derivative(image: Tensor, geometry: Geometry) -> Tensor:
-    """``∂A x/∂o``, (rows, columns) → (views, detectors), per mm of the detector offset."""
-    step = _STEP * geometry.detector_pitch
+    """Compute ``∂A x/∂o``, (rows, columns) → (views, detectors), per mm of the detector offset.
+
+    The derivative is taken at this image and at the geometry's own offset, as the difference of two ray
+    transforms with detectors that are shifted to either side by half of a pixel's shadow.
+    """
+    step = _STEP * geometry.volume.pixel_size * geometry.detector_pitch / geometry.origin_pitch
     after, before = (
         ray_transform(replace(geometry, detector_offset=geometry.detector_offset + shift), "astra")(image)
         for shift in (step, -step)
@@ -37,24 +44,28 @@ class NuisanceWhitened(Whitened):
 
     Args:
         transform, inverse: A and 1/σ, as of `Whitened`.
-        nuisance: u, (measurements,).
+        nuisance: q, (measurements,).
     """
 
     def __init__(self, transform: LinearMap, inverse: Tensor, nuisance: Tensor) -> None:
         super().__init__(transform, inverse)
         self.nuisance = nuisance.flatten()
-        self._energy = float(self.nuisance.double().square().sum())
-
-    @property
-    def log_det(self) -> float:
-        """``log|W|``, which the log-density of whitened data has more."""
-        return -0.5 * math.log1p(self._energy)
+        self._energy = float(self.nuisance.double().square().sum())  # |q|²
+        self.log_det = -0.5 * math.log1p(self._energy)
+        self.noise_variance = 1 + self.nuisance.double().square()
 
     def whiten(self, v: Tensor) -> Tensor:
-        """``W v`` of sinograms that are in units of σ already, (n, measurements)."""
-        factor = (1 - 1 / math.sqrt(1 + self._energy)) / self._energy if self._energy else 0.0
-        u = self.nuisance.to(v)
-        return v - factor * (v @ u)[..., None] * u
+        """Compute ``W v`` of sinograms in units of σ, (…, measurements)."""
+        return self._stretched(v, 1 / math.sqrt(1 + self._energy))
+
+    def unwhiten(self, v: Tensor) -> Tensor:
+        """Compute ``W⁻¹ v``, (…, measurements) → the same."""
+        return self._stretched(v, math.sqrt(1 + self._energy))
+
+    def _stretched(self, v: Tensor, factor: float) -> Tensor:
+        """Multiply by a factor along q."""
+        q = self.nuisance.to(v)
+        return v + (factor - 1) / max(self._energy, 1e-300) * (v @ q)[..., None] * q
 
     def _forward(self, x: Tensor) -> Tensor:
         return self.whiten(super()._forward(x))

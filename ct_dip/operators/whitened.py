@@ -11,7 +11,14 @@ class Whitened(LinearMap):
     Args:
         transform: A.
         inverse: 1/σ of every measurement, in units of the O(1) image, shape of A's range.
+
+    Attributes:
+        log_det: ``log|W|`` of `whiten`, which the log-density of whitened data has more.
+        noise_variance: of every measurement, in units of σ², (measurements,) or one number.
     """
+
+    log_det: float = 0.0
+    noise_variance: Tensor | float = 1.0
 
     def __init__(self, transform: LinearMap, inverse: Tensor) -> None:
         self.transform, self.inverse = transform, inverse
@@ -23,6 +30,14 @@ class Whitened(LinearMap):
 
     def _adjoint(self, y: Tensor) -> Tensor:
         return self.transform.T(y.reshape(-1, *self.inverse.shape) * self.inverse.to(y))
+
+    def whiten(self, v: Tensor) -> Tensor:
+        """Compute ``W v`` of sinograms in units of σ, (n, measurements); W = I for independent noise."""
+        return v
+
+    def unwhiten(self, v: Tensor) -> Tensor:
+        """Compute ``W⁻¹ v``, (n, measurements) → the same."""
+        return v
 
     def project(self, images: Tensor) -> Tensor:
         """Compute ``B x`` of flat images, (n, pixels) → (n, measurements)."""

@@ -26,6 +26,7 @@ from ct_dip.tangent.jacobian import Jacobian
 from ct_dip.tangent.statistics import count_terms, difference_variances, feature_statistics
 
 FEATURES = "features.npz"
+_FEW_ZEROS = 0.75  # share of numbers that are not zero, from which a matrix is better taken as dense
 _FIXED = 128 * 2**20  # the kept graph and the passes in flight, as measured
 
 
@@ -144,12 +145,14 @@ def _independent_taps(block: WeightBlock) -> Tensor:
 
 
 def _measured(grams: Tensor, whitened: Tensor, complement: Complement | None) -> CovarianceSum:
-    sparse = whitened.to_sparse_csr()
+    # Hardly anything is zero where an uncertain offset joins all measurements; half of a rotation's R is.
+    few = int(whitened.count_nonzero()) < _FEW_ZEROS * whitened.numel()
+    product = whitened.to_sparse_csr() if few else whitened
     in_model = complement is not None and complement.in_model
 
     def matrices() -> Iterator[Tensor]:
         for gram in grams:
-            yield sparse @ (sparse @ gram.double()).T
+            yield product @ (product @ gram.double()).T
         if complement is not None and in_model:
             yield (whitened * complement.variance) @ whitened.T
         yield torch.eye(len(whitened), dtype=torch.float64, device=whitened.device)

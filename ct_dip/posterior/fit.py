@@ -130,7 +130,7 @@ def fit_posterior(
         )
     else:
         inferred = infer_iterative(problem, deadline=deadline, **common)
-    return _posterior(problem, scan, config, transform, inferred, image, widening)
+    return _posterior(problem, scan, config, inferred, image, widening)
 
 
 def validate_time_budget(minutes: float | None) -> None:
@@ -160,7 +160,6 @@ def _posterior(
     problem: Problem,
     scan: Scan,
     config: InferenceConfig,
-    transform: LinearMap,
     inferred: Inferred,
     image: Floats | None,
     widening: float,
@@ -182,7 +181,7 @@ def _posterior(
         linear=linear,
         scale=fit.scale,
         deviations=deviations,
-        sinogram=_check_sinogram(scan, transform, mean, stated, signal, inferred.noise),
+        sinogram=_check_sinogram(problem, scan, mean, stated, signal, inferred.noise),
         evidence=inferred.evidence,
         hyperparameters=_hyperparameters(inferred.evidence, problem) | inferred.extra,
         noise_std=inferred.noise**0.5 * typical,
@@ -197,22 +196,25 @@ def _posterior(
 
 
 def _check_sinogram(
-    scan: Scan, transform: LinearMap, image: Floats, stated: Floats, signal: Tensor, noise: float
+    problem: Problem, scan: Scan, image: Floats, stated: Floats, signal: Tensor, noise: float
 ) -> SinogramPredictive:
     """Compute the posterior predictive of the sinogram.
 
     Args:
-        stated: noise that the scan states, standard deviation of every measurement.
+        stated: noise that the scan states, standard deviation of every measurement, beside what all of them
+            share.
         signal: variance of the line integrals under the posterior, (measurements,), in units of it squared.
         noise: variance of the fitted noise in the same units.
     """
+    whitened = problem.whitened
     on_device = torch.as_tensor(image).double().to(signal.device)
-    projected = transform(on_device).cpu().numpy()
-    variance = signal.cpu().numpy().reshape(projected.shape)
+    projected = whitened.transform(on_device).cpu().numpy()
+    variance = (signal + noise * whitened.noise_variance).cpu().numpy().reshape(projected.shape)
+    left = torch.as_tensor((scan.sinogram - projected) / stated).flatten()
     return SinogramPredictive(
         mean=projected,
-        std=stated * np.sqrt(variance + noise),
-        standardised=(scan.sinogram - projected) / stated / noise**0.5,
+        std=stated * np.sqrt(variance),
+        standardised=whitened.whiten(left).numpy().reshape(projected.shape) / noise**0.5,
         measured=scan.sinogram,
     )
 

@@ -71,12 +71,13 @@ def infer_exact(
         if config.temper != 1:
             moments = moments._replace(covariance=condition_over(model, points, config.temper).covariance)
         _, _, noise = model.evidence.split(evidence.theta)
+        design = problem.whitened.unwhiten(model.design.T).T
         return Inferred(
             evidence=evidence,
             noise=math.exp(float(noise)),
             mean=moments.mean,
             deviations=DenseDeviations(moments.covariance),
-            sinogram_variance=(model.design @ moments.covariance * model.design).sum(dim=1),
+            sinogram_variance=(design @ moments.covariance * design).sum(dim=1),
             effective_dimension=model.evidence.effective_dimension(evidence.theta),
             freed_pixels=_count(freed),
             jitter=max(evidence.jitter, moments.jitter),
@@ -281,7 +282,7 @@ def _deviations(
     deviations = SampledDeviations(tempered, drawn, seed, floor, closed, progress)
     variance = torch.zeros(problem.measurements, dtype=torch.float64, device=drawn.device)
     for part in torch.split(deviations.drawn, _TOGETHER):
-        variance += problem.project(part).double().square().sum(dim=0) / len(drawn)
+        variance += problem.whitened.unwhiten(problem.project(part)).double().square().sum(dim=0) / len(drawn)
     return deviations, variance
 
 

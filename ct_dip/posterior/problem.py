@@ -3,6 +3,10 @@
 In units of the stated noise, ``r = B J w + B u + s ε``: w the weights, u the complement, r the sinogram minus
 what the prior mean explains. The covariance of r is ``K = B (J Σ Jᵀ + D) Bᵀ + s² I``. Vectors are rows:
 (n, measurements), (n, P) and (n, pixels).
+
+Where the scan states an error of its detector offset, the noise is ``s² (I + q qᵀ)``, and B and r are
+whitened by it, so that no regime need know: see `ct_dip.operators.nuisance`. The derivative in q is taken at
+f(w̃). The prior is that of the stated noise alone.
 """
 
 import dataclasses
@@ -24,6 +28,7 @@ from ct_dip.evidence.model import EMPTY_SUBSPACE, EvidenceModel, NoiseOnlySubspa
 from ct_dip.operators.basic_maps import Diagonal
 from ct_dip.operators.linear_map import LinearMap
 from ct_dip.operators.norm import rms_column_norm
+from ct_dip.operators.nuisance import NuisanceWhitened, offset_derivative
 from ct_dip.operators.ray import transform_digest
 from ct_dip.operators.sparse import SparseRayTransform
 from ct_dip.operators.whitened import Whitened
@@ -54,7 +59,7 @@ class Problem:
         identity: digest of what everything here was made from.
         prior_mean: m₀ in units of the O(1) image, (pixels,).
         residual: r, (measurements,), float64; ``residual_at_fit`` the same at h(w̃).
-        log_noise: ``Σ log σ`` of the measurements.
+        log_noise: ``Σ log σ`` of the measurements, minus ``log|W|`` of what whitens them.
         noise_variance: mean of σ², in units of the O(1) image.
     """
 
@@ -179,20 +184,24 @@ def linear_problem(
     config = with_own_objects(config, prior, complement)
     variance, _ = scan.variance_or_estimate()
     inverse = torch.as_tensor(fit.scale / np.sqrt(variance)).to(jacobian.weights.device)
-    whitened = Whitened(transform, inverse)
+    independent = whitened = Whitened(transform, inverse)
+    if scan.offset_error:
+        per_mm = offset_derivative(jacobian.image.float(), scan.geometry).double() * inverse
+        whitened = NuisanceWhitened(transform, inverse, scan.offset_error * per_mm)
     image = jacobian.image.double()
     linear = jacobian(jacobian.weights).double()  # J w̃
     mean = image - linear if config.prior_mean == "tangent" else torch.zeros_like(image)
     sinogram = torch.as_tensor(scan.sinogram / np.sqrt(variance)).double().flatten().to(image.device)
+    sinogram = whitened.whiten(sinogram)
     if prior is None:
-        scales = _measured_scales(jacobian, whitened, seed) if config.prior == "g" else None
+        scales = _measured_scales(jacobian, independent, seed) if config.prior == "g" else None
         chosen_prior = weight_prior(config, jacobian, scales)
     else:
         chosen_prior = own_prior(prior, jacobian, config)
     if complement is None:
-        chosen_complement = _complement(config, jacobian, whitened)
+        chosen_complement = _complement(config, jacobian, independent)
     else:
-        chosen_complement = own_complement(complement, jacobian, whitened, config)
+        chosen_complement = own_complement(complement, jacobian, independent, config)
     return Problem(
         identity=f"{scan.digest} {transform_digest(transform, image.device)} {fit_digest(fit)}",
         fit=fit,
@@ -204,7 +213,7 @@ def linear_problem(
         prior_mean=mean.flatten(),
         residual=sinogram - whitened(mean),
         residual_at_fit=sinogram - whitened(mean + linear),
-        log_noise=0.5 * float(np.log(variance).sum()),
+        log_noise=0.5 * float(np.log(variance).sum()) - whitened.log_det,
         noise_variance=float((1 / inverse.square()).mean()),
     )
 

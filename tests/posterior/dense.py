@@ -1,5 +1,7 @@
 """The tiny problem by its products, and the same model with every matrix written down."""
 
+import dataclasses
+
 import torch
 
 from ct_dip.operators import ray_transform
@@ -24,8 +26,9 @@ def configured(complement="slope", prior="block", objective="optimum", **others)
     return InferenceConfig(complement=complement, prior=prior, objective=objective, **others).resolved()
 
 
-def problem_of(config, *, shape=tiny.PLAIN, photons=False, double=True, views=FEW):
+def problem_of(config, *, shape=tiny.PLAIN, photons=False, double=True, views=FEW, offset_error=0.0):
     fit, data = tiny.dip_fit(shape), tiny.scan(photons=photons, views=views)
+    data = dataclasses.replace(data, offset_error=offset_error)
     network, z = fit.network(), fit.network_input
     if double:
         network, z = network.double(), z.double()

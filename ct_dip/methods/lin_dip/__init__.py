@@ -48,6 +48,7 @@ class LinDip(Method[LinDipRun]):
         "complement": "a Complement, or a function that makes one of the Jacobian and the whitened transform",
     }
     keeps_stages = True
+    uses_offset_error = True
     limits_time = True
 
     def plan(self, scan: Scan, config: LinDipRun, start: Plan) -> Plan:
