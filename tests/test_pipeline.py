@@ -148,6 +148,16 @@ def test_unknown_noise_is_estimated_and_said(scan):
     assert "estimated" in progress.notes[0]
 
 
+@pytest.mark.parametrize("method", ["tv-gauss", "tv"])
+def test_error_bars_that_ignore_the_error_of_the_offset_say_so(method):
+    plain = simulate("ellipses", scanner(Volume((16, 16)), 9), noise=NoiseLevel(relative=0.05))
+    progress = Notes()
+    result = reconstruct(replace(plain, offset_error=0.2), method, progress=progress)
+    said = any("take the detector offset as exact" in note and "0.2 mm" in note for note in progress.notes)
+    assert said == (method == "tv-gauss")
+    assert result.diagnostics.get("offset_error") == (0.0 if method == "tv-gauss" else None)
+
+
 def test_a_sinogram_without_noise_cannot_be_judged(scan):
     empty = replace(scan, sinogram=np.zeros(FAN.range_shape), noise=None)
     with pytest.raises(ScanError, match="fbp"):

@@ -37,7 +37,7 @@ def same(first, second):
     assert first.geometry == second.geometry
     assert first.noise == second.noise
     assert first.attenuation_scale == second.attenuation_scale
-    assert first.source == second.source
+    assert (first.source, first.offset_error) == (second.source, second.offset_error)
     for name in ("ground_truth", "mask"):
         ours, theirs = getattr(first, name), getattr(second, name)
         assert (ours is None) == (theirs is None)
@@ -58,9 +58,10 @@ def _some_pixels(rng, shape):
     source=st.text(alphabet=st.characters(exclude_categories=["Cs", "Cc"]), max_size=30),
     truth=st.booleans(),
     mask=st.booleans(),
+    error=st.sampled_from([0.0, 0.013]),
 )
 @relaxed
-def test_scans_survive_their_file(tmp_path, geometry, noise, scale, source, truth, mask):
+def test_scans_survive_their_file(tmp_path, geometry, noise, scale, source, truth, mask, error):
     rng = np.random.default_rng(0)
     scan = Scan(
         sinogram=rng.normal(size=geometry.range_shape),
@@ -70,8 +71,11 @@ def test_scans_survive_their_file(tmp_path, geometry, noise, scale, source, trut
         mask=_some_pixels(rng, geometry.domain_shape) if mask else None,
         attenuation_scale=scale,
         source=source,
+        offset_error=error,
     )
     write_scan(scan, tmp_path / "scan.h5")
+    with h5py.File(tmp_path / "scan.h5") as file:
+        assert ("offset_error" in file.attrs) == bool(error)  # files without it are as they were
     again = read_scan(tmp_path / "scan.h5")
     same(again, scan)
     assert again.digest == scan.digest

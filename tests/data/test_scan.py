@@ -54,6 +54,8 @@ def test_any_other_shape_is_refused(shape):
         ({"mask": np.zeros((17, 13), dtype=bool)}, "mask has shape"),
         ({"attenuation_scale": 0.0}, "attenuation_scale"),
         ({"attenuation_scale": "one"}, "attenuation_scale"),
+        ({"offset_error": -0.1}, "offset_error -0.1 must be a standard error in mm"),
+        ({"offset_error": np.nan}, "offset_error"),
     ],
 )
 def test_parts_that_do_not_fit_are_named(changes, words):
@@ -82,8 +84,9 @@ def test_the_digest_covers_what_a_reconstruction_depends_on():
         make(noise=None),
         make(noise=PhotonNoise(photons=10)),
         make(geometry=replace(PARALLEL, detector_offset=0.1)),
+        make(offset_error=0.1),
     ]
-    assert len({scan.digest, *(other.digest for other in others)}) == 5
+    assert len({scan.digest, *(other.digest for other in others)}) == 6
     same = make(source="elsewhere", ground_truth=np.zeros((13, 17)), attenuation_scale=0.02)
     assert same.digest == scan.digest
 
@@ -99,7 +102,9 @@ def test_an_evaluation_counts_the_field_of_view_unless_a_mask_says_otherwise():
 
 def test_views_and_bins_are_reduced_together():
     scan = make(replace(FAN, detectors=30), noise=WhiteNoise(std=0.2))
+    scan = replace(scan, offset_error=0.02)
     few = scan.select_views([0, 3])
+    assert few.offset_error == scan.bin_detectors(3).offset_error == 0.02
     assert np.array_equal(few.sinogram, scan.sinogram[[0, 3]])
     assert few.geometry.views == 2
     binned = scan.bin_detectors(3)

@@ -62,6 +62,9 @@ def test_a_walnut_detector_that_is_moved_sees_the_same_object_moved(tmp_path):
     found = import_scan(tmp_path / "w.mat", bin=8)
     assert found.geometry.detector_offset == pytest.approx(0, abs=0.02)  # in the middle, where the disk is
     assert any("detector offset found" in step for step in found.steps)
+    assert scan.offset_error == 0  # which was stated
+    assert 0 < found.offset_error < 0.05
+    assert import_scan(tmp_path / "w.mat", bin=8, offset_error=0.1).offset_error == 0.1
 
 
 def test_walnut_prefers_all_views(tmp_path):

@@ -46,6 +46,17 @@ def test_rows_are_those_of_single_imports_with_one_geometry(tmp_path):
         assert f"row {row}" in scan.source
 
 
+@pytest.mark.parametrize("stated", [None, 0.2])
+def test_the_error_of_the_axis_stays_with_the_scan(tmp_path, capsys, stated):
+    exchange(tmp_path / "e.h5", axis=21.3)
+    option = [] if stated is None else ["--offset-error", str(stated)]
+    assert main(["import", str(tmp_path / "e.h5"), "--out", str(tmp_path / "s.h5"), *option]) == 0
+    error = read_scan(tmp_path / "s.h5").offset_error
+    assert error == stated if stated else 0 < error < 0.25
+    assert main(["info", str(tmp_path / "s.h5")]) == 0
+    assert f"offset 0 ± {error:.2g} mm" in " ".join(capsys.readouterr().err.split())
+
+
 def test_only_the_rows_that_are_asked_for_are_read(tmp_path, monkeypatch):
     nxtomo(tmp_path / "scan.nxs", rows=6)
     read = []
