@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test lint bench docs clean
+.PHONY: demo test lint bench docs notebooks clean
 
 demo: $(VENV)/.installed
 	$(BIN)/ct-dip demo --out demo
@@ -21,6 +21,9 @@ bench: $(VENV)/.installed-test
 
 docs: $(VENV)/.installed-docs  # site/index.html; fails at the first warning
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+notebooks: $(VENV)/.installed-test  # run, and stored with their pictures; ten minutes
+	$(BIN)/python notebooks/execute.py
 
 clean:
 	rm -rf $(VENV) demo site

@@ -27,16 +27,20 @@ def evaluate(
         ),
     ],
     methods: Annotated[
-        str, typer.Option(help="Methods to run, separated by commas, as fbp,tv,lin-dip; see ct-dip methods.")
+        str, typer.Option(help="Methods to run, separated by commas, for example fbp,tv,lin-dip.")
     ],
     out: Annotated[
-        Path, typer.Option(help="Folder for the table, results and scores; the same one goes on.")
+        Path,
+        typer.Option(help="Folder to write results and scores to; run the same command again to continue."),
     ],
     items: Annotated[
-        str | None, typer.Option(help="Items to run, as 0:100 or 3,7,20:30. Default: all.")
+        str | None, typer.Option(help="Items to run, for example 0:100 or 3,7,20:30. Default: all.")
     ] = None,
     part: Annotated[
-        str | None, typer.Option(help="Part of the dataset: test or validation of LoDoPaB, mode2 of 2DeteCT.")
+        str | None,
+        typer.Option(
+            help="Part of the dataset, for example test or validation (LoDoPaB) or mode2 (2DeteCT)."
+        ),
     ] = None,
     views: Annotated[
         int | None, typer.Option(help="Keep this many views of every scan, evenly spaced.", min=1)
@@ -45,50 +49,54 @@ def evaluate(
         int, typer.Option(help="Combine this many neighbouring detector bins into one.", min=1)
     ] = 1,
     preset: Preset = None,
-    config: Annotated[Path | None, typer.Option(help="YAML file with settings of the methods.")] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", help="One setting, as tv.strength=0.5; repeatable.")
+    config: Annotated[
+        Path | None, typer.Option(help="Read settings of the methods from this YAML file.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of all random numbers.", min=0)] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Change one setting, for example tv.strength=0.5; repeat for more."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the random numbers. Default: 0.", min=0)] = None,
     device: Device = None,
     workers: Annotated[
         int | None,
         typer.Option(
-            help="Processes. Default: what cores and memory allow. 0: this process alone, without Dask.",
+            help="Number of processes; 0 uses this process alone, without Dask. Default: as many as fit.",
             min=0,
         ),
     ] = None,
     threads: Annotated[
         int | None,
-        typer.Option(
-            help="Threads of each worker. Default: 1, or more where memory leaves cores idle.", min=1
-        ),
+        typer.Option(help="Threads of each worker. Default: 1, or more if memory leaves cores idle.", min=1),
     ] = None,
     scheduler: Annotated[
-        str | None, typer.Option(help="Address of a running Dask scheduler, as tcp://host:8786.")
+        str | None, typer.Option(help="Run on this Dask scheduler, for example tcp://host:8786.")
     ] = None,
     slurm: Annotated[
         str | None,
-        typer.Option(help="Jobs to start, as partition=main,jobs=4,cores=8,memory=16GB,time=04:00:00."),
+        typer.Option(help="Start SLURM jobs, as partition=main,jobs=4,cores=8,memory=16GB,time=04:00:00."),
     ] = None,
-    light: Annotated[bool, typer.Option("--light", help="Keep scores alone, no result files.")] = False,
-    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Try again what failed.")] = False,
+    light: Annotated[bool, typer.Option("--light", help="Keep the scores but no result files.")] = False,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run failed items again.")] = False,
     max_failures: Annotated[
-        int | None, typer.Option(help="Stop after more failures than this. Default: never.", min=0)
+        int | None,
+        typer.Option(help="Stop when more items than this have failed. Default: never stop.", min=0),
     ] = None,
     item_minutes: Annotated[
-        float | None, typer.Option(help="Time limit of one item in minutes; beyond it the item has failed.")
+        float | None, typer.Option(help="Stop an item after this many minutes and count it as failed.")
     ] = None,
     submission: Annotated[
-        bool, typer.Option("--submission", help="Write a zip file for LoDoPaB's challenge.")
+        bool, typer.Option("--submission", help="Write a zip file for the LoDoPaB challenge.")
     ] = False,
     budget_memory: Annotated[
         str | None,
-        typer.Option(help="Memory of all workers together, as 16G. Default: half of the free memory."),
+        typer.Option(
+            help="Use at most this much memory for all workers, as 16G. Default: half of what is free."
+        ),
     ] = None,
     verbose: Verbose = False,
 ) -> None:
-    """Reconstruct and score many items of a dataset; failures are written down and stop nothing."""
+    """Reconstruct and score many items of a dataset; record failures and go on."""
     from ct_dip.batch.evaluate import evaluate as run
 
     options = {"preset": preset, "seed": seed, "device": device}
@@ -117,13 +125,13 @@ def evaluate(
             **{name: value for name, value in options.items() if value is not None},
         )
     except KeyboardInterrupt:
-        raise InterruptedRunError(f"interrupted; the same command goes on from {out}") from None
+        raise InterruptedRunError(f"interrupted; run the same command to continue from {out}") from None
     print_table(f"{len({row.item for row in rows})} items", summary(rows))
     failed = [row for row in rows if row.state == "failed"]
     if failed:
         message(f"first failure: {failed[0].label} with {failed[0].method}: {failed[0].error}")
     if len(failed) == len(rows):
-        raise CtDipError(f"everything failed; --retry-failed tries it again; see {out / 'scores.csv'}")
+        raise CtDipError(f"everything failed; see {out / 'scores.csv'}, and run again with --retry-failed")
     print_line(f"{out / 'scores.csv'} has every figure; ct-dip report {out} writes the page")
 
 

@@ -17,7 +17,9 @@ def export(
             metavar="RESULT...", help="Result file; or the slices of a volume, as files or as their folder."
         ),
     ],
-    out: Annotated[Path, typer.Option(help="Write the files NAME-mean and NAME-std for this NAME.")],
+    out: Annotated[
+        Path, typer.Option(help="NAME of the files NAME-mean and NAME-std, with or without an ending.")
+    ],
     format: Annotated[
         str | None,
         typer.Option(

@@ -33,52 +33,66 @@ def import_(
     format: Annotated[
         str,
         typer.Option(
-            help="htc2022, fips-walnut, fips-lotus, data-exchange, nxtomo, nikon, tiff-folder, "
-            "tiff-sinogram, lodopab, 2detect, arrays (NPZ, HDF5, MATLAB); or auto: by its content. ct-dip "
-            "info FILE says which it is, and which options it needs."
+            help="File format: htc2022, fips-walnut, fips-lotus, data-exchange, nxtomo, nikon, tiff-folder, "
+            "tiff-sinogram, lodopab, 2detect, arrays (NPZ, HDF5, MATLAB), or auto to recognise it. ct-dip "
+            "info FILE shows the format and the options that it needs."
         ),
     ] = "auto",
     views: Annotated[
-        int | None, typer.Option(help="Keep this many views, evenly spread. Default: all.")
+        int | None, typer.Option(help="Keep this many views, evenly spaced. Default: all.")
     ] = None,
-    bin: Annotated[int, typer.Option(help="Average the counts of this many neighbouring detectors.")] = 1,
+    bin: Annotated[
+        int, typer.Option(help="Average the readings of this many neighbouring detector bins.")
+    ] = 1,
     size: Annotated[
         int | None,
-        _grid("Number of pixels on a side. Default: one per ray at the axis.", "--size", "--pixels"),
+        _grid(
+            "Number of pixels a side. Default: one per detector bin, as seen at the rotation axis.",
+            "--size",
+            "--pixels",
+        ),
     ] = None,
     width: Annotated[float | None, _grid("Width of the image in mm. Default: the field of view.")] = None,
     mask: Annotated[
         str | None,
         _grid(
-            "Pixels that evaluations count: a picture or NPY file of the grid's shape, or all. Default: the "
-            "field of view."
+            "Score only the pixels that this picture or NPY file of the image's shape marks, or all. "
+            "Default: the field of view."
         ),
     ] = None,
-    row: Annotated[int | None, _rows("Which row of the detector, from 0.")] = None,
+    row: Annotated[int | None, _rows("Import this row of the detector, counted from 0.")] = None,
     rows: Annotated[
-        str | None, _rows("Several rows, as 10:20 (20 not included), or all: a file OUT_row0012.h5 for each.")
+        str | None,
+        _rows("Import several rows, as 10:20 (without row 20), or all, each into a file OUT_row0012.h5."),
     ] = None,
     sinogram: Annotated[str | None, _parts("Name of the array with the sinogram.")] = None,
     angles: Annotated[str | None, _parts("Name of the array with the angles.")] = None,
-    degrees: Annotated[bool, _parts("The angles are in degrees.", "--degrees")] = False,
-    transpose: Annotated[bool, _parts("The axes are detectors × views.", "--transpose")] = False,
+    degrees: Annotated[bool, _parts("Read the angles in degrees, not radians.", "--degrees")] = False,
+    transpose: Annotated[bool, _parts("Read the sinogram as detectors × views.", "--transpose")] = False,
     counts: Annotated[
-        bool, _parts("Readings of the detector, not line integrals; with --flat or --air.", "--counts")
+        bool,
+        _parts(
+            "Take the values to be detector readings, not line integrals; needs --flat or --air.", "--counts"
+        ),
     ] = False,
     flat: Annotated[
-        str | None, _parts("Readings in air: a name, a subfolder, or one number for all detectors.")
+        str | None,
+        _parts("Readings without an object (flats): name of an array or subfolder, or one number for all."),
     ] = None,
-    dark: Annotated[str | None, _parts("Readings without light, likewise.")] = None,
+    dark: Annotated[str | None, _parts("Readings without the beam (darks), given like --flat.")] = None,
     air: Annotated[
-        int | None, _parts("In place of flats: so many columns at either end see air in every view.")
+        int | None,
+        _parts("Use this many columns at either end, which see only air in every view, in place of flats."),
     ] = None,
     arc: Annotated[
-        str | None, _scanner("Angle that evenly spread views cover: 180, 360, -360 if clockwise, 3.14rad.")
+        str | None,
+        _scanner("Angle that evenly spaced views cover, for example 180, -360 (clockwise) or 3.14rad."),
     ] = None,
     center: Annotated[
-        str, _scanner("Column of the rotation axis, from 0; auto: as stated, or found (parallel beam).")
+        str,
+        _scanner("Column of the rotation axis, counted from 0, or auto: as stated, or found in the data."),
     ] = "auto",
-    detector_pitch: Annotated[float | None, _scanner("Width of a column, mm.")] = None,
+    detector_pitch: Annotated[float | None, _scanner("Distance between detector columns in mm.")] = None,
     detector_offset: Annotated[float | None, _scanner("Shift of the detector, mm.")] = None,
     offset_error: Annotated[
         float | None,
@@ -88,14 +102,16 @@ def import_(
         ),
     ] = None,
     source_origin: Annotated[
-        float | None, _scanner("Fan beam: distance from the source to the axis, mm.")
+        float | None, _scanner("Distance from the source of a fan beam to the rotation axis, in mm.")
     ] = None,
     origin_detector: Annotated[
-        float | None, _scanner("Fan beam: distance from the axis to the detector, mm.")
+        float | None, _scanner("Distance from the rotation axis to the detector of a fan beam, in mm.")
     ] = None,
     reference_out: Annotated[
         Path | None,
-        typer.Option(help="NPY file for the FBP of all views on the grid, 1/mm: a reference, no truth."),
+        typer.Option(
+            help="Write the FBP of all views to this NPY file, in 1/mm, as a reference to compare with."
+        ),
     ] = None,
     verbose: Verbose = False,
 ) -> None:

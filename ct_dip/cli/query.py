@@ -19,7 +19,7 @@ def query(
     roi: Annotated[
         str | None,
         typer.Option(
-            help="Rectangle: corners x0,y0,x1,y1 in mm, where x points right and y up from the rotation axis."
+            help="Rectangle with corners x0,y0,x1,y1 in mm; x points right and y up from the rotation axis."
         ),
     ] = None,
     mask: Annotated[

@@ -47,10 +47,14 @@ def reconstruct(
         typer.Option("--set", help="Change one setting, for example tv.strength=0.5; repeat for more."),
     ] = None,
     backend: Annotated[
-        str | None, typer.Option(help="Compute ray transforms with auto, sparse, astra, odl or tomosipo.")
+        str | None,
+        typer.Option(help="Compute ray transforms with sparse, astra, odl or tomosipo. Default: auto."),
     ] = None,
     kernel: Annotated[
-        str | None, typer.Option(help="Weigh the pixels along a ray by auto, line, linear or strip.")
+        str | None,
+        typer.Option(
+            help="Weight the pixels along a ray by the kernel line, linear or strip. Default: auto."
+        ),
     ] = None,
     regime: Annotated[
         str | None,

@@ -15,7 +15,7 @@ def report(
     ],
     out: Annotated[
         Path | None,
-        typer.Option(help="Page to write (.html). The page of a folder is written into the folder."),
+        typer.Option(help="Page to write (.html). The page of an evaluation goes into its folder."),
     ] = None,
     verbose: Verbose = False,
 ) -> None:

@@ -45,12 +45,12 @@ def simulate(
     hu: Annotated[bool, _object("Take the image to be in Hounsfield units.", "--hu")] = False,
     size: Annotated[
         int | None,
-        _object("Number of pixels of the longer side. Default: that of the image, or 128; lodopab 362."),
+        _object("Number of pixels of the longer side. Default: that of the image, or 128; 362 for lodopab."),
     ] = None,
     pixel_size: Annotated[
-        float | None, _object("Width of a pixel in mm. Default: 1, or as a DICOM file says.")
+        float | None, _object("Width of a pixel in mm. Default: 1, or what a DICOM file states.")
     ] = None,
-    views: Annotated[int | None, _scanner("Number of views. Default: 60; lodopab 1000.")] = None,
+    views: Annotated[int | None, _scanner("Number of views. Default: 60; 1000 for lodopab.")] = None,
     arc: Annotated[
         str | None,
         _scanner(
@@ -81,7 +81,7 @@ def simulate(
     noise_std: Annotated[float | None, _noise("Add white noise with this standard deviation.")] = None,
     photons: Annotated[
         float | None,
-        _noise("Count photons: this many per detector bin in air."),
+        _noise("Add the noise of counting photons, this many per detector bin in air."),
     ] = None,
     attenuation: Annotated[
         float | None,
@@ -96,10 +96,13 @@ def simulate(
         _noise("Accept an object wider than the field of view.", "--allow-truncation"),
     ] = False,
     dataset: Annotated[str | None, _dataset("Write a folder of many scans in this layout: lodopab.")] = None,
-    part: Annotated[str | None, _dataset("train, validation, test (the default) or challenge.")] = None,
+    part: Annotated[
+        str | None,
+        _dataset("Part of the dataset to write: train, validation, test (the default) or challenge."),
+    ] = None,
     items: Annotated[
         int | None,
-        _dataset("Number of scans. Default: one per image; up to 8 per image, turned and mirrored."),
+        _dataset("Number of scans. Default: one per image; at most 8 per image, rotated and mirrored."),
     ] = None,
     seed: Seed = 0,
     verbose: Verbose = False,
