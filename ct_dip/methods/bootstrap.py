@@ -24,7 +24,7 @@ _SHARED = ("preset", "backend", "kernel", "device", "seed", "threads")  # settin
 
 
 class BootstrapConfig(Section):
-    """Whose error bars, with its own sections as ``settings``, and how many scans are resimulated.
+    """The method that gets error bars, and how many scans are simulated for them.
 
     ``motions`` of the image before: ``exact`` are turns, mirrors and shifts by whole pixels; ``all`` has
     rotations by up to 10°, too, whose interpolation smooths errors; ``none`` is a plain parametric bootstrap.
@@ -65,7 +65,7 @@ class Bootstrap(Method[BootstrapRun]):
 
     name = "bootstrap"
     title = "another method with bootstrapped error bars"
-    summary = "Another method's image, and how far that method misses moved copies of it as error bars."
+    summary = "Another method's image, with error bars from how well it recovers moved copies of that image."
     reference = (
         "Pereyra and Tachella 2024, Equivariant bootstrapping for uncertainty quantification in imaging "
         "inverse problems"

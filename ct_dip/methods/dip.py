@@ -74,7 +74,7 @@ class Dip(FittedNetwork, Method[DipRun]):
     config = DipRun
     accepts: ClassVar[dict[str, str]] = {
         "fit": "what ct_dip.fit_dip returned for the scan",
-        "network": "a torch.nn.Module in place of the U-Net, (1, 1, rows, columns) to the same, of order 1",
+        "network": "a torch.nn.Module in place of the U-Net; keeps the shape (1, 1, rows, columns)",
     }
 
     def plan(self, scan: Scan, config: DipRun, start: Plan) -> Plan:

@@ -24,7 +24,7 @@ _FLAT = 0.2
 
 
 class GibbsConfig(Section):
-    """One chain; ``noise``: as stated, or its size sampled, too."""
+    """One Gibbs chain, with the size of the noise sampled or as stated."""
 
     draws: int = Field(default=500, ge=2)
     """States of the chain that are kept."""

@@ -31,13 +31,13 @@ LAPLACE = "laplace"  # name of the stage
 class LaplaceConfig(Section):
     """Laplace's approximation.
 
-    ``rows``: measurements up to which the curvature is exact; of more, so many random combinations are taken.
+    ``rows``: most measurements of an exact curvature; of more, this many random combinations are used.
     """
 
     samples: int = Field(default=200, ge=2)
     """Samples that are stored in the result."""
     rows: int = Field(default=4096, ge=1)
-    """Measurements up to which the curvature is exact; of more, so many random combinations are taken."""
+    """Most measurements of an exact curvature; of more, this many random combinations are used."""
 
 
 class LaplaceRun(DipRun):
@@ -54,7 +54,7 @@ class LaplaceDiag(FittedNetwork, Method[LaplaceRun]):
 
     name = "laplace-diag"
     title = "a deep image prior with a diagonal Laplace approximation"
-    summary = "A network fitted to this scan alone, whose weights are uncertain one by one."
+    summary = "A network fitted to this scan alone, whose weights err independently."
     reference = "MacKay 1992; Daxberger et al. 2021, Laplace Redux"
     gives = ("image", "error bars", "samples")
     config = LaplaceRun

@@ -13,7 +13,7 @@ from ct_dip.run_plan import Plan
 
 
 class LmrfConfig(GibbsConfig):
-    """One chain; ``weights``: of the Gaussian that every draw is from, see `LaplaceField`.
+    """One Gibbs chain; for ``weights`` see `LaplaceField`.
 
     ``ugla`` is faster and has the better images, but with few views it may flatten them, which is warned of;
     ``exact`` samples the Laplace field itself.

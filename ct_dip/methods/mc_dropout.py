@@ -16,7 +16,7 @@ PASSES = "passes with dropout"  # name of the stage
 
 
 class McDropoutConfig(Section):
-    """Probability that a channel is dropped after a 3×3 convolution, and passes that images are made from."""
+    """How often channels are dropped, and how many passes make the samples."""
 
     rate: float = Field(default=0.05, ge=0, lt=1)
     """Probability that a channel is dropped after a 3 × 3 convolution."""
@@ -35,7 +35,7 @@ class McDropout(FittedNetwork, Method[McDropoutRun]):
 
     name = "mc-dropout"
     title = "a deep image prior with dropout"
-    summary = "A network fitted to this scan with parts of it left out at random; so are its error bars made."
+    summary = "A network fitted to this scan with parts left out at random, which gives its error bars, too."
     reference = "Gal and Ghahramani 2016, Dropout as a Bayesian approximation; for DIP Laves et al. 2020"
     gives = ("image", "error bars", "samples")
     config = McDropoutRun

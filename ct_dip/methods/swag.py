@@ -48,7 +48,7 @@ class Swag(FittedNetwork, Method[SwagRun]):
 
     name = "swag"
     title = "a deep image prior with averaged weights"
-    summary = "A network that keeps on learning when it is fitted: images of the weights it passes."
+    summary = "A network that keeps learning after its fit: the images of the weights that it passes through."
     reference = "Maddox et al. 2019, A simple baseline for Bayesian uncertainty in deep learning"
     gives = ("image", "error bars", "samples")
     config = SwagRun

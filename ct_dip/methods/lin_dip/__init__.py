@@ -44,8 +44,8 @@ class LinDip(Method[LinDipRun]):
     config = LinDipRun
     accepts: ClassVar[dict[str, str]] = Dip.accepts | {
         "posterior": "what ct_dip.fit_posterior returned for the scan",
-        "prior": "a WeightPrior of the network's weights, or a function that makes one of its Jacobian",
-        "complement": "a Complement, or a function that makes one of the Jacobian and the whitened transform",
+        "prior": "a WeightPrior on the network's weights, or a function that makes one from its Jacobian",
+        "complement": "a Complement, or a function that makes one from Jacobian and whitened transform",
     }
     keeps_stages = True
     uses_offset_error = True
