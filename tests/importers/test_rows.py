@@ -54,7 +54,7 @@ def test_the_error_of_the_axis_stays_with_the_scan(tmp_path, capsys, stated):
     error = read_scan(tmp_path / "s.h5").offset_error
     assert error == stated if stated else 0 < error < 0.25
     assert main(["info", str(tmp_path / "s.h5")]) == 0
-    assert f"offset 0 ± {error:.2g} mm" in " ".join(capsys.readouterr().err.split())
+    assert f"offset 0 ± {error:.2g} mm" in " ".join(capsys.readouterr().out.split())
 
 
 def test_only_the_rows_that_are_asked_for_are_read(tmp_path, monkeypatch):
@@ -81,7 +81,7 @@ def test_from_rows_to_a_volume(tmp_path, monkeypatch, capsys):
     exchange(tmp_path / "e.h5", rows=3)
     words = "import e.h5 --rows 1:3 --center 21.3 --detector-pitch 0.5 --bin 2 --size 16 --out s.h5"
     assert main(words.split()) == 0
-    assert len(capsys.readouterr().err.splitlines()) == 2
+    assert len(capsys.readouterr().out.splitlines()) == 2
     names = ["s_row0001.h5", "s_row0002.h5"]
     assert sorted(path.name for path in tmp_path.glob("s*")) == names
     assert read_scan(names[0]).geometry == read_scan(names[1]).geometry
