@@ -163,7 +163,7 @@ def test_files_that_are_not_scans(scan, folder, capsys):
         fails(capsys, verb.format("nowhere.h5"), "does not exist")
     fails(capsys, "reconstruct foreign.h5 --out r.h5", "foreign.h5", "ct-dip import")
     assert main(["info", "foreign.h5"]) == 0
-    assert "--sinogram NAME; the file has data (3,)" in capsys.readouterr().err
+    assert "--sinogram NAME; the file has data (3,)" in capsys.readouterr().out
     assert main("reconstruct scan.h5 --method fbp --out r.h5".split()) == 0
     capsys.readouterr()
     fails(capsys, "reconstruct r.h5 --out s.h5", "not a ct_dip scan", "but a result one")
@@ -217,7 +217,7 @@ def test_a_full_pipe_is_one_line(scan, folder):
 def test_names_are_shown_as_they_are(scan, folder, capsys):
     scan.rename(folder / "scan[final].h5")
     assert main(["info", "scan[final].h5"]) == 0
-    assert "scan[final].h5" in capsys.readouterr().err
+    assert "scan[final].h5" in capsys.readouterr().out
 
 
 def test_verbose_shows_where_an_error_came_from(folder, capsys):

@@ -42,6 +42,7 @@ def test_simulate_reconstruct_info(folder, capsys):
     assert main("reconstruct scan.h5 --config tv.yaml --out tv.h5".split()) == 2
     assert "tv.yaml" in capsys.readouterr().err
     assert main("reconstruct scan.h5 --method tv --out tv.h5".split()) == 0
+    capsys.readouterr()
 
     assert main(["info", "scan.h5"]) == 0
     summary = capsys.readouterr()

@@ -88,7 +88,7 @@ def test_an_automatic_regime_is_resolved_in_what_is_written(folder):
         ("--budget-minutes 0", ("0 minutes", "positive", "leave it out")),
         ("--budget-minutes -3", ("-3 minutes", "positive")),
         ("--budget-minutes nan", ("nan minutes", "positive")),
-        ("--method tv --budget-minutes 3", ("--budget-minutes", "'tv'")),
+        ("--method tv --budget-minutes 3", ("budget_minutes", "'tv'")),
     ],
 )
 def test_what_cannot_be_is_refused_before_any_work(folder, capsys, monkeypatch, options, words):
