@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ct_dip.arrays import Floats
 from ct_dip.data.noise import PhotonNoise
 from ct_dip.data.scan import Scan
 from ct_dip.errors import ScanError
@@ -62,18 +63,9 @@ def make_targets(
         penalty = strength * rms_column_norm(transform, inverse.sqrt())
         penalties.append(2 / y.numel() * penalty * scale)
         sinograms.append(y)
-        if data_term == "gaussian":
-            precisions.append(inverse)
-            photons.append(1.0)
-            continue
-        if not isinstance(scan.noise, PhotonNoise):
-            raise ScanError(
-                "data term 'poisson' needs a scan with photon counts; this one's noise is "
-                f"{scan.noise.kind if scan.noise else 'not known'}: use dip.data_term=gaussian"
-            )
-        counts = torch.as_tensor(scan.noise.counts(scan.sinogram), dtype=torch.float32, device=device)
-        precisions.append(torch.where(counts < 0.5, 0.0, counts))  # bins that saw no photon
-        photons.append(scan.noise.photons)
+        precision, air = precision_of(scan, variance, data_term)
+        precisions.append(torch.as_tensor(precision, dtype=torch.float32, device=device))
+        photons.append(air)
     return Targets(
         sinogram=torch.stack(sinograms),
         precision=torch.stack(precisions),
@@ -83,16 +75,35 @@ def make_targets(
     )
 
 
+def precision_of(scan: Scan, variance: Floats, kind: DataTerm) -> tuple[Floats, float]:
+    """Return what `misfit` needs of a scan: 1/σ² and 1, or counts and photons in air.
+
+    Raises:
+        ScanError: there are no photons to count.
+    """
+    if kind == "gaussian":
+        return 1 / variance, 1.0
+    if not isinstance(scan.noise, PhotonNoise):
+        raise ScanError(
+            "data term 'poisson' needs a scan with photon counts; this one's noise is "
+            f"{scan.noise.kind if scan.noise else 'not known'}: use dip.data_term=gaussian"
+        )
+    counts = scan.noise.counts(scan.sinogram)
+    return np.where(counts < 0.5, 0.0, counts), scan.noise.photons  # 0: bins that saw no photon
+
+
 def misfit(projected: Tensor, sinogram: Tensor, precision: Tensor, photons: Tensor, kind: DataTerm) -> Tensor:
     """Average the squared standardised residual, or the Poisson deviance, over measurements.
 
-    Gaussian: ``(p − y)²/σ²``. Poisson, for counts N and ``n = photons · exp(−p)``:
-    ``2 (n − N + N log(N/n))``, which is ``2n`` where N = 0. Both have mean 1 under their noise model.
+    Gaussian: ``r²/σ²`` with ``r = p − y``. Poisson, for counts N and ``n = photons · exp(−p) = N exp(−r)``:
+    ``2 (n − N + N log(N/n)) = 2N (exp(−r) − 1 + r)``, without a difference of large numbers, which is ``2n``
+    where N = 0. Both have mean 1 under their noise model.
     """
+    residual = projected - sinogram
     if kind == "gaussian":
-        return ((projected - sinogram) ** 2 * precision).mean()
-    expected = photons * torch.exp(-projected)
-    return 2 * (expected - precision + precision * (projected - sinogram)).mean()
+        return (residual**2 * precision).mean()
+    seen = precision * (torch.expm1(-residual) + residual)
+    return 2 * torch.where(precision > 0, seen, photons * torch.exp(-projected)).mean()
 
 
 def ramp_gains(detectors: int) -> Tensor:

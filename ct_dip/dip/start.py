@@ -12,6 +12,7 @@ from ct_dip.classical.tv import DEFAULT_STRENGTH, TvSolver
 from ct_dip.classical.tv_strength import choose_tv_strengths
 from ct_dip.data.scan import Scan
 from ct_dip.dip.config import ResolvedDipConfig
+from ct_dip.dip.objective import misfit, precision_of
 from ct_dip.errors import ScanError
 from ct_dip.operators.linear_map import LinearMap
 
@@ -30,7 +31,7 @@ class Start:
         image: total variation of the default strength, 1/mm, (rows, columns).
         scale: 1/mm per unit of the network's output; see `network_scale`.
         strength: of the fit's TV relative to the noise, as given or chosen from the data.
-        tv_misfit: mean squared standardised residual of plain TV of that strength.
+        tv_misfit: of plain TV of that strength, by the fit's data term.
     """
 
     sinogram: Tensor
@@ -72,7 +73,12 @@ def make_starts(
         choices = choose_tv_strengths(transform, sinograms, on_device, scans[0].geometry)
         strengths = [choice.recommended for choice in choices]
     own = reconstruct(sinograms.new_tensor(strengths)[:, None, None])
-    misfits = ((transform(own) - sinograms).cpu().double() ** 2 / variances).mean(dim=(1, 2))
+    projected = transform(own).cpu().double()
+    misfits = []
+    for scan, (variance, _), shown, y in zip(scans, stated, projected, sinograms.cpu().double(), strict=True):
+        precision, photons = precision_of(scan, variance, config.data_term)
+        target = y, torch.as_tensor(precision), shown.new_tensor(photons)
+        misfits.append(misfit(shown, *target, config.data_term))
     return [
         Start(
             sinogram=sinograms[i],

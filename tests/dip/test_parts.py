@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from ct_dip.data.noise import PhotonNoise, WhiteNoise
+from ct_dip.data.noise import ZERO_COUNT, PhotonNoise, WhiteNoise
 from ct_dip.data.simulate import NoiseLevel, simulate
 from ct_dip.dip.adam import Adam
 from ct_dip.dip.objective import make_targets, misfit, objective, ramp_gains, ramp_misfit
@@ -125,6 +125,61 @@ def test_the_poisson_misfit_is_twice_the_negative_log_likelihood():
     misfit(projected, sinogram, counts, torch.tensor(noise.photons), "poisson").backward()
     expected = 2 * (counts - 50 * torch.exp(-projected.detach())) / 3
     torch.testing.assert_close(projected.grad, expected)
+
+
+def photon_problem(photons, *, rays=4000, seed=0):
+    """Counts of rays through three pixels: matrix (rays, 3), true attenuation, line integrals, counts."""
+    rng = np.random.default_rng(seed)
+    matrix, truth = rng.uniform(0, 1, (rays, 3)), np.array([0.5, 1.0, 1.5])
+    counts = rng.poisson(photons * np.exp(-matrix @ truth)).astype(float)
+    sinogram = -np.log(np.maximum(counts, ZERO_COUNT) / photons)
+    return (torch.as_tensor(values) for values in (matrix, truth, sinogram, counts))
+
+
+def test_the_gradient_of_the_poisson_misfit_is_that_of_finite_differences():
+    matrix, truth, sinogram, counts = photon_problem(5.0, rays=40)
+    assert (counts == 0).any()
+
+    def value(image):
+        return misfit(matrix @ image, sinogram, counts, torch.tensor(5.0), "poisson")
+
+    assert torch.autograd.gradcheck(value, (0.8 * truth).requires_grad_())
+
+
+@pytest.mark.parametrize("photons", [1e6, 1e9])
+def test_of_many_photons_both_misfits_and_their_gradients_are_the_same(photons):
+    """They differ by the cube of residuals, 1/√N times; float32 keeps it so, as in a fit."""
+    matrix, truth, sinogram, counts = photon_problem(photons)
+    values, gradients = [], []
+    for kind in ("gaussian", "poisson"):
+        projected = (matrix @ truth + 3 / photons**0.5).float().requires_grad_()
+        targets = (sinogram.float(), counts.float(), torch.tensor(photons))
+        values.append(misfit(projected, *targets, kind))
+        values[-1].backward()
+        gradients.append(matrix.T @ projected.grad.double())
+    torch.testing.assert_close(*values, rtol=1e-2, atol=0.0)
+    torch.testing.assert_close(*gradients, rtol=1e-2, atol=0.0)
+
+
+def test_of_few_photons_the_poisson_misfit_has_the_better_minimiser():
+    """20 photons in air, 4000 rays. Least squares trusts counts that are too large by chance."""
+    matrix, truth, sinogram, counts = photon_problem(20.0)
+    errors = {}
+    for kind in ("gaussian", "poisson"):
+        image = torch.zeros(3, dtype=torch.float64, requires_grad=True)
+        search = torch.optim.LBFGS([image], max_iter=100, line_search_fn="strong_wolfe")
+
+        def closure(image=image, search=search, kind=kind):
+            search.zero_grad()
+            value = misfit(matrix @ image, sinogram, counts, torch.tensor(20.0), kind)
+            value.backward()
+            return value
+
+        search.step(closure)
+        errors[kind] = float((matrix @ (image.detach() - truth)).mean())
+    standard_error = 1 / float((20 * torch.exp(-matrix @ truth)).sum().sqrt())  # of the mean line integral
+    assert abs(errors["poisson"]) < 4 * standard_error
+    assert abs(errors["gaussian"]) > 10 * standard_error
 
 
 def test_the_poisson_misfit_needs_counts():
