@@ -50,7 +50,7 @@ def measured_scan(
 
 def _htc(which: str, side: int, binned: bool) -> Scan:
     path = data_folder() / "htc2022" / f"htc2022_{which}_full.mat"
-    scan = import_scan(path, size=side, width=76.0)
+    scan = import_scan(path, size=side, width=76.0, noise="none")
     return scan.bin_detectors(
         FINE // side if binned else 1
     )  # line integrals averaged, as in published figures

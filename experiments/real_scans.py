@@ -24,13 +24,12 @@ from ct_dip.pipeline import reconstruct
 
 def load_htc(path: Path, *, pixels: int = 256, width: float = 76.0) -> Scan:
     """A full scan of the Helsinki Tomography Challenge 2022 on a grid of ours."""
-    return import_scan(path, size=pixels, width=width)
+    return import_scan(path, size=pixels, width=width, noise="none")
 
 
 def load_walnut(path: Path, *, pixels: int = 256, width: float = 40.0, offset: float = 0.28) -> Scan:
     """The FIPS walnut on a grid of ours; its noise is left to be estimated, as that of the other scan."""
-    scan = import_scan(path, size=pixels, width=width, detector_offset=offset)
-    return dataclasses.replace(scan, noise=None)
+    return import_scan(path, size=pixels, width=width, detector_offset=offset, noise="none")
 
 
 def field_of_view(scan: Scan) -> Bools:

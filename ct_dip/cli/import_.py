@@ -1,6 +1,5 @@
 """``ct-dip import``: a scan file from a measured scan, or one per row of the detector."""
 
-import dataclasses
 import io
 from functools import partial
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ct_dip.cli.console import message, print_line
-from ct_dip.cli.options import Verbose, check_result_name, load_mask, parse_angle
+from ct_dip.cli.options import Verbose, check_result_name, parse_angle
 from ct_dip.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,6 +24,7 @@ _grid = partial(_option, "Image grid")
 _rows = partial(_option, "Detectors with several rows")
 _parts = partial(_option, "What is where in the file")
 _scanner = partial(_option, "What the file does not say")
+_repair = partial(_option, "Repairs and noise")
 
 
 def import_(
@@ -107,6 +107,31 @@ def import_(
     origin_detector: Annotated[
         float | None, _scanner("Distance from the rotation axis to the detector of a fan beam, in mm.")
     ] = None,
+    remove_outliers: Annotated[
+        bool, _repair("Replace single readings that are far off, as of particles.", "--remove-outliers")
+    ] = False,
+    normalise_air: Annotated[
+        bool,
+        _repair("Set the ends of every view to zero, where they see air that drifts.", "--normalise-air"),
+    ] = False,
+    remove_stripes: Annotated[
+        bool,
+        _repair("Correct detectors that are wrong in every view and draw rings.", "--remove-stripes"),
+    ] = False,
+    linearise: Annotated[
+        bool, _repair("Correct beam hardening, as much as makes the views agree.", "--linearise")
+    ] = False,
+    noise: Annotated[
+        str,
+        _repair(
+            "Noise of the line integrals: auto, as stated, or measured in air, or else estimated from the "
+            "views; white or photons: that kind, from the views in any case; none: leave it open."
+        ),
+    ] = "auto",
+    noise_std: Annotated[
+        float | None, _repair("Standard deviation of the line integrals of single detectors.")
+    ] = None,
+    photons: Annotated[float | None, _repair("Photons per single detector in air.")] = None,
     reference_out: Annotated[
         Path | None,
         typer.Option(
@@ -131,6 +156,7 @@ def import_(
         bin=bin,
         size=size,
         width=width,
+        mask=mask,
         offset_error=offset_error,
         sinogram=sinogram,
         angles=angles,
@@ -146,10 +172,17 @@ def import_(
         detector_offset=detector_offset,
         source_origin=source_origin,
         origin_detector=origin_detector,
+        remove_outliers=remove_outliers,
+        normalise_air=normalise_air,
+        remove_stripes=remove_stripes,
+        linearise=linearise,
+        noise=noise,
+        noise_std=noise_std,
+        photons=photons,
     )
     for number, scan in scans:
         path = out if rows is None else out.with_stem(f"{out.stem}_row{number:04d}")
-        _write(scan, path, views=views, mask=mask, reference_out=reference_out)
+        _write(scan, path, views=views, reference_out=reference_out, steps=rows is None)
 
 
 def _check(file: Path, out: Path, reference_out: Path | None, *, several: bool) -> None:
@@ -163,23 +196,16 @@ def _check(file: Path, out: Path, reference_out: Path | None, *, several: bool) 
             raise InputError(f"{name} {path} is the measured scan itself; choose another name")
 
 
-def _write(
-    scan: "Scan", out: Path, *, views: int | None, mask: str | None, reference_out: Path | None
-) -> None:
-    """Write one scan with the views that are kept, and say what it is."""
+def _write(scan: "Scan", out: Path, *, views: int | None, reference_out: Path | None, steps: bool) -> None:
+    """Write one scan with the views that are kept, and say what it is, and how it was made."""
     import numpy as np
 
-    from ct_dip.data.noise import PhotonNoise
     from ct_dip.data.plausibility import implausible
     from ct_dip.data.scan_file import write_scan
     from ct_dip.files import check_writable, write_bytes
     from ct_dip.importers.grid import spread_views
     from ct_dip.importers.reference import reference_image
 
-    if mask is not None:
-        shape = scan.geometry.domain_shape
-        marked = np.ones(shape, dtype=bool) if mask == "all" else load_mask(Path(mask), shape)
-        scan = dataclasses.replace(scan, mask=marked)
     kept = scan if views is None else spread_views(scan, views)
     warnings = implausible(kept)
     check_writable(out)
@@ -189,15 +215,13 @@ def _write(
         write_bytes(reference_out, buffer.getvalue())
     write_scan(kept, out)
     geometry, volume = kept.geometry, kept.geometry.volume
-    noise = "no noise stated: it will be estimated"
-    if isinstance(kept.noise, PhotonNoise):
-        noise = f"noise of {kept.noise.photons:.4g} photons per bin in air"
-    elif kept.noise is not None:
-        noise = f"white noise of {kept.noise.std:.4g}"
+    noise = "no noise stated: it will be estimated" if kept.noise is None else str(kept.noise)
     print_line(
         f"{out}: {geometry.views} of {scan.geometry.views} views × {geometry.detectors} bins, "
         f"{volume.shape[0]} × {volume.shape[1]} pixels of {volume.pixel_size:.4g} mm, {noise}; {kept.source}"
     )
+    for step in kept.steps if steps else ():
+        print_line(f"step: {step}")
     for warning in warnings:
         message(f"warning: {warning}")
 

@@ -9,7 +9,7 @@ import typer
 from ct_dip.cli.console import print_json, print_table
 from ct_dip.cli.options import Verbose
 from ct_dip.cli.reconstruct import heldout_summary
-from ct_dip.errors import ResultError
+from ct_dip.errors import ResultError, ScanError
 from ct_dip.progress import format_duration
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def scan_facts(scan: "Scan") -> dict[str, Any]:
         "attenuation_scale": scan.attenuation_scale,
         "source": scan.source,
         "steps": list(scan.steps),
-        "warnings": list(scan.warnings),
+        "warnings": _scan_warnings(scan),
         "sinogram_min": float(scan.sinogram.min()),
         "sinogram_mean": float(scan.sinogram.mean()),
         "sinogram_max": float(scan.sinogram.max()),
@@ -99,9 +99,19 @@ def scan_summary(scan: "Scan") -> dict[str, str]:
         "ground truth": "yes" if scan.ground_truth is not None else "no",
     }
     rows |= {f"step {number}": step for number, step in enumerate(scan.steps, start=1)}
-    if scan.warnings:
-        rows["warnings"] = " ".join(scan.warnings)
+    if warnings := _scan_warnings(scan):
+        rows["warnings"] = " ".join(warnings)
     return rows
+
+
+def _scan_warnings(scan: "Scan") -> list[str]:
+    """Return what a result of the scan would warn of, or why there can be none."""
+    from ct_dip.data.plausibility import implausible
+
+    try:
+        return implausible(scan)
+    except ScanError as error:
+        return [*scan.warnings, f"{error}."]
 
 
 def result_facts(result: "Prediction") -> dict[str, Any]:

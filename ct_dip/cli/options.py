@@ -7,10 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ct_dip.data.mask_file import read_mask as load_mask
 from ct_dip.errors import InputError
-
-__all__ = ["load_mask"]
 
 Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", help="Print more messages, and the traceback of an error.")

@@ -16,8 +16,11 @@ from ct_dip.data.scan import Scan
 from ct_dip.errors import ScanError
 from ct_dip.geometry import FanBeam, Geometry, ParallelBeam
 from ct_dip.importers.grid import ANY_VOLUME, check_bin, on_grid
+from ct_dip.importers.noise import find_noise, stated_noise
+from ct_dip.importers.options import Options
 from ct_dip.importers.preprocess import integrals_of
-from ct_dip.importers.recording import MissingError, Recording
+from ct_dip.importers.recording import MissingError, Readings, Recording
+from ct_dip.importers.repairs import make_repair
 from ct_dip.preprocess.doubts import doubts
 from ct_dip.preprocess.offset import axis_column, find_detector_offset
 
@@ -27,6 +30,7 @@ _BLOCK_SHARE = 8  # of the memory budget, one over, for the rows that are read a
 def build_scans(
     recording: Recording,
     rows: range,
+    options: Options,
     *,
     bin: int = 1,
     size: int | None = None,
@@ -37,6 +41,7 @@ def build_scans(
 
     Args:
         rows: which ones; the rotation axis is searched in the middle one of them.
+        options: repairs and noise, those that are `ct_dip.importers.options.SHARED`.
         bin: neighbouring detectors whose counts are averaged.
         size, width: of the grid, see `ct_dip.importers.grid.on_grid`.
         offset_error: of the detector offset or the axis's shadow, mm; by default that of the search, or 0.
@@ -47,8 +52,11 @@ def build_scans(
     views, _, columns = recording.shape
     check_bin(columns, bin)
     check_size("a row of the detector", (views, columns), np.float64)
-    recording, found, error = with_axis(recording, rows[len(rows) // 2])
-    geometry = _geometry(recording).bin_detectors(bin)
+    recording, found, error = with_axis(recording, rows[len(rows) // 2], options)
+    single = _geometry(recording)
+    repair, geometry = make_repair(options, single), single.bin_detectors(bin)
+    stated = stated_noise(options) or recording.noise
+    stated = None if stated is None else stated.binned(bin)
     own_grid = recording.volume is not None and size is None and width is None
     if own_grid and recording.volume is not None:
         geometry = geometry.with_volume(recording.volume)
@@ -56,18 +64,31 @@ def build_scans(
         geometry = on_grid(geometry, size=size, width=width)
     for block in _blocks(rows, views * columns * 8):
         readings = recording.read(block.start, block.stop)
+        _refuse_second_air(readings, options)
         for row in block:
-            integrals = integrals_of(readings.row(row - block.start), counts=recording.counts, bin=bin)
-            stated = recording.noise.binned(bin) if recording.noise is not None else None
+            integrals = integrals_of(
+                readings.row(row - block.start), counts=recording.counts, bin=bin, repair=repair
+            )
             scan = Scan(
                 sinogram=integrals.sinogram,
                 geometry=geometry,
-                noise=stated or integrals.noise,
                 offset_error=error if offset_error is None else offset_error,
                 ground_truth=recording.truth(row) if own_grid and recording.truth is not None else None,
                 source=_source(recording, row),
-                steps=(*recording.steps, *integrals.steps, *found),
-                warnings=(*integrals.warnings, *_tilt(recording, geometry, row)),
+            )
+            noise = find_noise(
+                np.asarray(scan.sinogram, dtype=np.float64),
+                geometry,
+                choice=options.noise,
+                counts=recording.counts,
+                stated=stated,
+                air=integrals.noise,
+            )
+            scan = dataclasses.replace(
+                scan,
+                noise=noise.model,
+                steps=(*recording.steps, *integrals.steps, *found, *noise.steps),
+                warnings=(*integrals.warnings, *_tilt(recording, geometry, row), *noise.warnings),
             )
             yield row, dataclasses.replace(scan, warnings=(*scan.warnings, *doubts(scan)))
 
@@ -99,7 +120,7 @@ def pick_rows(wanted: str | None, rows: int) -> range:
     return range(start, stop)
 
 
-def with_axis(recording: Recording, row: int) -> tuple[Recording, tuple[str, ...], float]:
+def with_axis(recording: Recording, row: int, options: Options) -> tuple[Recording, tuple[str, ...], float]:
     """Return the recording with its rotation axis, what was done to find it, and its standard error, mm.
 
     The error is that of the axis's shadow on the detector; 0 where the axis was not searched or not found.
@@ -110,7 +131,10 @@ def with_axis(recording: Recording, row: int) -> tuple[Recording, tuple[str, ...
     """
     if recording.center_of_rotation is not None:
         return recording, (), 0.0
-    integrals = integrals_of(recording.read(row, row + 1).row(0), counts=recording.counts)
+    readings = recording.read(row, row + 1)
+    _refuse_second_air(readings, options)
+    repair = make_repair(options, None)
+    integrals = integrals_of(readings.row(0), counts=recording.counts, repair=repair)
     refuse_impossible(integrals.sinogram)  # of which no axis can be found
     geometry = _geometry(recording)
     try:
@@ -126,6 +150,14 @@ def with_axis(recording: Recording, row: int) -> tuple[Recording, tuple[str, ...
     column = axis_column(offset, geometry)
     found = dataclasses.replace(recording, center_of_rotation=recording.axis_at(column.value))
     return found, (f"rotation axis found at column {column} of row {row}",), offset.standard_error
+
+
+def _refuse_second_air(readings: Readings, options: Options) -> None:
+    if options.normalise_air and readings.air:
+        raise ScanError(
+            f"--normalise-air has no effect beside the air of {readings.air} columns at either end, which "
+            "every view is divided by already; drop it"
+        )
 
 
 def _geometry(recording: Recording) -> Geometry:

@@ -1,11 +1,13 @@
-"""What every import offers, whatever the format: fewer views, wider bins, the image grid."""
+"""What every import offers, whatever the format: fewer views, wider bins, the image grid and its mask."""
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 
-from ct_dip.arrays import Floats
+from ct_dip.arrays import Bools, Floats
 from ct_dip.checks import check_count, check_positive
+from ct_dip.data.mask_file import read_mask
 from ct_dip.data.scan import Scan
 from ct_dip.errors import ScanError
 from ct_dip.geometry import Geometry, Volume
@@ -54,6 +56,14 @@ def spread_views(scan: Scan, views: int) -> Scan:
     by_angle = np.argsort(scan.geometry.angles, kind="stable")  # an interlaced scan is spread as well
     few = scan.select_views(np.sort(by_angle[np.arange(views) * there // views]))
     return dataclasses.replace(few, steps=(*scan.steps, f"{views} of {there} views kept, evenly spread"))
+
+
+def with_mask(scan: Scan, mask: str | Path | Bools | None) -> Scan:
+    """Return the scan with the pixels that evaluations count: an array, a file, ``all``, or as it is."""
+    shape = scan.geometry.domain_shape
+    if isinstance(mask, str | Path):
+        mask = np.ones(shape, dtype=bool) if mask == "all" else read_mask(Path(mask), shape)
+    return scan if mask is None else dataclasses.replace(scan, mask=mask)
 
 
 def check_bin(detectors: int, factor: int) -> int:

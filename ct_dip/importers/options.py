@@ -1,6 +1,7 @@
 """`Options`: what a user says about a file that does not say it itself."""
 
 import dataclasses
+import math
 from dataclasses import dataclass
 
 from ct_dip.errors import InputError
@@ -8,7 +9,7 @@ from ct_dip.errors import InputError
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Options of ``ct-dip import`` by their names, with underscores. A format reads some of them.
+    """Options of ``ct-dip import`` by their names, with underscores. A format reads some, all read `SHARED`.
 
     Args:
         sinogram, angles: names of arrays in the file.
@@ -20,6 +21,9 @@ class Options:
         air: columns at either end of the detector that see air in every view.
         center: column of the rotation axis, column j being centred at j.
         detector_pitch, source_origin, origin_detector, detector_offset: mm, see `ct_dip.geometry`.
+        remove_outliers, normalise_air, remove_stripes, linearise: see `ct_dip.importers.repairs`.
+        noise: ``auto``, ``white``, ``photons`` or ``none``, see `ct_dip.importers.noise`.
+        noise_std, photons: the noise itself, of single detectors: white, or photons in air.
     """
 
     sinogram: str | None = None
@@ -36,6 +40,24 @@ class Options:
     source_origin: float | None = None
     origin_detector: float | None = None
     detector_offset: float | None = None
+    remove_outliers: bool = False
+    normalise_air: bool = False
+    remove_stripes: bool = False
+    linearise: bool = False
+    noise: str = "auto"
+    noise_std: float | None = None
+    photons: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.noise not in NOISE:
+            raise InputError(f"--noise {self.noise!r} is not known; choose one of {', '.join(NOISE)}")
+        numbers = [name for name in ("noise_std", "photons") if getattr(self, name) is not None]
+        for name in numbers:
+            if not 0 < getattr(self, name) < math.inf:
+                raise InputError(f"{spelled(name)} {getattr(self, name)} must be a positive number")
+        said = [spelled(name) for name in numbers] + [f"--noise {self.noise}"] * (self.noise != "auto")
+        if len(said) > 1:
+            raise InputError(f"{' and '.join(said)} exclude each other; drop one")
 
     @property
     def given(self) -> dict[str, object]:
@@ -51,7 +73,7 @@ class Options:
             InputError: with the option's name.
         """
         for name, value in self.given.items():
-            if name not in known:
+            if name not in (*known, *SHARED):
                 shown = spelled(name) if value is True else f"{spelled(name)} {value}"
                 reads = ", ".join(map(spelled, known)) or "none of the options about a file"
                 raise InputError(
@@ -66,3 +88,5 @@ def spelled(name: str) -> str:
 
 
 BEAM = ("center", "detector_pitch", "source_origin", "origin_detector", "detector_offset")
+SHARED = ("remove_outliers", "normalise_air", "remove_stripes", "linearise", "noise", "noise_std", "photons")
+NOISE = ("auto", "white", "photons", "none")

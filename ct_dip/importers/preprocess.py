@@ -2,6 +2,7 @@
 
 Counts first: the dark current is subtracted, neighbouring detectors are averaged, and only then the logarithm
 of their share of the air is taken. The mean of logarithms would be another number, larger at every edge.
+Repairs (`ct_dip.importers.repairs`) are made before detectors are averaged.
 """
 
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from ct_dip.importers.intensity import (
     photon_noise,
 )
 from ct_dip.importers.recording import MissingError, Readings
+from ct_dip.importers.repairs import Repair
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,13 +35,16 @@ class Integrals:
     warnings: tuple[str, ...] = ()
 
 
-def integrals_of(readings: Readings, *, counts: bool, bin: int = 1) -> Integrals:
+def integrals_of(
+    readings: Readings, *, counts: bool, bin: int = 1, repair: Repair | None = None
+) -> Integrals:
     """Return line integrals of one row.
 
     Args:
         readings: of one row, as `Readings.row` gives them.
         counts: they are intensities; line integrals otherwise.
         bin: neighbouring detectors whose counts are averaged.
+        repair: of line integrals of single detectors, before these are averaged.
 
     Raises:
         ScanError: with the reading that cannot be, or the option that gives what is missing.
@@ -47,16 +52,17 @@ def integrals_of(readings: Readings, *, counts: bool, bin: int = 1) -> Integrals
     check_bin(readings.data.shape[1], bin)
     binned = (f"counts of {bin} neighbouring detectors averaged",) if bin > 1 else ()
     if counts:
-        return _from_counts(readings, bin, binned)
+        return _from_counts(readings, bin, binned, repair)
     if readings.flats is not None or readings.darks is not None or readings.air:
         raise ScanError("flats, darks and air belong to readings of the detector; import them with --counts")
-    views, columns = readings.data.shape
-    grouped = np.asarray(readings.data, dtype=np.float64).reshape(views, columns // bin, bin)
-    sinogram = mean_intensity(grouped) if bin > 1 else readings.data
-    return Integrals(sinogram=sinogram, noise=None, steps=binned)
+    sinogram, repairs = (readings.data, ()) if repair is None else repair(readings.data)
+    if bin > 1:
+        views, columns = sinogram.shape
+        sinogram = mean_intensity(np.asarray(sinogram, dtype=np.float64).reshape(views, columns // bin, bin))
+    return Integrals(sinogram=sinogram, noise=None, steps=(*repairs, *binned))
 
 
-def _from_counts(readings: Readings, bin: int, binned: tuple[str, ...]) -> Integrals:
+def _from_counts(readings: Readings, bin: int, binned: tuple[str, ...], repair: Repair | None) -> Integrals:
     data, flats, darks = (
         None if values is None else check_readings(values, name)
         for values, name in zip((readings.data, readings.flats, readings.darks), readings.names, strict=True)
@@ -75,26 +81,45 @@ def _from_counts(readings: Readings, bin: int, binned: tuple[str, ...]) -> Integ
     if darks is not None:
         dark = darks.mean(axis=0)
         steps.append(f"dark current subtracted, mean of {_count(len(darks), 'frame')}")
-    if flats is not None:
+    light, lit = data - dark, None
+    if flats is None:
+        steps.append(f"divided by the air of each view, median of {readings.air} columns at either end")
+    else:
         if len(flats) > 1:
             check_air(flats, readings.names[1])
         lit = _lit(flats, dark, data.shape[1])
-        air, noise = bin_columns(lit, bin).mean(axis=0), flat_noise(bin_columns(lit, bin))
         steps.append(f"divided by the air, mean of {_count(len(flats), 'flat frame')}")
-    counts = bin_columns(data - dark, bin)
-    if flats is None:
-        air, noise = _air_at_the_ends(readings, data, counts, bin)
-        steps.append(f"divided by the air of each view, median of {readings.air} columns at either end")
-    sinogram, starved = line_integrals(counts, air)
+    steps.append("negative logarithm taken")
+    air, noise = _air(readings, light, lit, bin)
+    sinogram, starved = line_integrals(bin_columns(light, bin), air)
+    if repair is None:
+        steps[-2:-2] = binned
+    else:
+        single, _ = _air(readings, light, lit, 1)
+        repaired, repairs = repair(line_integrals(light, single)[0])
+        sinogram = -np.log(bin_columns(single * np.exp(-repaired), bin) / air)
+        steps += [*repairs, *binned]
     if starved:
         warnings.append(
-            f"{starved} of {counts.size} rays have no light above the dark current; they count as dark as "
+            f"{starved} of {sinogram.size} rays have no light above the dark current; they count as dark as "
             "the darkest of the others, and may be darker."
         )
-    steps[-1:-1] = binned
-    return Integrals(
-        sinogram=sinogram, noise=noise, steps=(*steps, "negative logarithm taken"), warnings=tuple(warnings)
-    )
+    return Integrals(sinogram=sinogram, noise=noise, steps=tuple(steps), warnings=tuple(warnings))
+
+
+def _air(
+    readings: Readings, light: Floats, lit: Floats | None, bin: int
+) -> tuple[Floats, PhotonNoise | None]:
+    """Return the air of bins, of a shape that broadcasts to (views, bins), and the noise there.
+
+    Args:
+        light: readings without the dark current, (views, columns).
+        lit: flats without it, (repetitions, columns); without them, the ends of every view are the air.
+    """
+    if lit is None:
+        return _air_at_the_ends(readings, light, bin)
+    binned = bin_columns(lit, bin)
+    return binned.mean(axis=0), flat_noise(binned)
 
 
 def _lit(flats: Floats, dark: Floats | float, columns: int) -> Floats:
@@ -110,20 +135,19 @@ def _lit(flats: Floats, dark: Floats | float, columns: int) -> Floats:
     return lit
 
 
-def _air_at_the_ends(
-    readings: Readings, data: Floats, counts: Floats, bin: int
-) -> tuple[Floats, PhotonNoise | None]:
+def _air_at_the_ends(readings: Readings, light: Floats, bin: int) -> tuple[Floats, PhotonNoise | None]:
     """Air of every view by the detector's ends, (views, 1), as a tube drifts; and the noise there."""
     if not readings.air:
         raise MissingError(
             "the readings in air are not known: give --flat NAME or --flat NUMBER, or --air COLUMNS if so "
             "many at either end of the detector see air in every view"
         )
-    if not 0 < 2 * readings.air < data.shape[1]:
-        raise ScanError(f"--air {readings.air} must be from 1 to less than half of {data.shape[1]} columns")
-    raw = np.concatenate([data[:, : readings.air], data[:, -readings.air :]], axis=1)
+    columns = light.shape[1]
+    if not 0 < 2 * readings.air < columns:
+        raise ScanError(f"--air {readings.air} must be from 1 to less than half of {columns} columns")
+    raw = np.concatenate([readings.data[:, : readings.air], readings.data[:, -readings.air :]], axis=1)
     check_air(raw, readings.names[0])
-    edge = max(1, readings.air // bin)
+    counts, edge = bin_columns(light, bin), max(1, readings.air // bin)
     ends = np.concatenate([counts[:, :edge], counts[:, -edge:]], axis=1)
     air = np.median(ends, axis=1, keepdims=True)
     if not air.min() > 0:

@@ -1,15 +1,19 @@
 """`import_scan` and `import_rows`: measured scans from a file or folder of any known format."""
 
 import contextlib
+import dataclasses
+import difflib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ct_dip.arrays import Bools
 from ct_dip.data.scan import Scan
 from ct_dip.errors import InputError
 from ct_dip.importers.build import build_scans, pick_rows
 from ct_dip.importers.content import look_into
 from ct_dip.importers.formats import FORMATS, find_format
+from ct_dip.importers.grid import spread_views, with_mask
 from ct_dip.importers.open import named
 from ct_dip.importers.options import Options
 from ct_dip.importers.recording import Format, MissingError, Recording
@@ -20,21 +24,26 @@ def import_scan(
     *,
     format: str = "auto",
     row: int | None = None,
+    views: int | None = None,
     bin: int = 1,
     size: int | None = None,
     width: float | None = None,
+    mask: str | Path | Bools | None = None,
     offset_error: float | None = None,
     **options: Any,
 ) -> Scan:
-    """All views of a measured scan, on a grid.
+    """Import a measured scan on a grid, with the repairs that are asked for, as ``ct-dip import`` does.
 
     Args:
         format: the name of one of `ct_dip.importers.formats.FORMATS`, or ``auto``: by the content.
         row: of the detector; needed if it has several.
+        views: keep so many, evenly spread; all if ``None``.
         bin: neighbouring detectors whose counts are averaged.
         size, width: pixels and mm of a side of the grid, see `ct_dip.importers.grid.on_grid`.
+        mask: pixels that evaluations count, (rows, columns), a file of them, or ``all``; the field of view if
+            ``None``.
         offset_error: standard error of where the axis meets the detector, mm; by default that of the search.
-        options: what the file does not say, see `ct_dip.importers.options.Options`.
+        options: what the file does not say, repairs and noise, see `ct_dip.importers.options.Options`.
 
     Raises:
         InputError: a word that cannot be, or a file that cannot be used.
@@ -43,7 +52,7 @@ def import_scan(
         raise InputError("import_scan reads one row; give row, or take several from ct_dip.import_rows")
     rows = None if row is None else str(row)
     common: dict[str, Any] = {"bin": bin, "size": size, "width": width, "offset_error": offset_error}
-    _, scan = next(import_rows(path, rows=rows, format=format, **common, **options))
+    _, scan = next(import_rows(path, rows=rows, format=format, views=views, mask=mask, **common, **options))
     return scan
 
 
@@ -52,9 +61,11 @@ def import_rows(
     *,
     rows: str | None,
     format: str = "auto",
+    views: int | None = None,
     bin: int = 1,
     size: int | None = None,
     width: float | None = None,
+    mask: str | Path | Bools | None = None,
     offset_error: float | None = None,
     **options: Any,
 ) -> Iterator[tuple[int, Scan]]:
@@ -62,9 +73,10 @@ def import_rows(
 
     Args:
         rows: ``12``, ``10:20`` or ``all``; see `ct_dip.importers.build.pick_rows`.
-        format, bin, size, width, offset_error, options: as for `import_scan`.
+        format, views, bin, size, width, mask, offset_error, options: as for `import_scan`.
     """
-    with open_recording(path, format, Options(**options)) as (kind, recording):
+    told = _told(options)
+    with open_recording(path, format, told) as (kind, recording):
         chosen = range(1)
         missing = recording.missing(kind.options)
         try:
@@ -73,7 +85,23 @@ def import_rows(
             missing.append(str(error))
         if missing:
             raise MissingError("; ".join(missing))
-        yield from build_scans(recording, chosen, bin=bin, size=size, width=width, offset_error=offset_error)
+        scans = build_scans(
+            recording, chosen, told, bin=bin, size=size, width=width, offset_error=offset_error
+        )
+        for row, scan in scans:
+            marked = with_mask(scan, mask)
+            yield row, marked if views is None else spread_views(marked, views)
+
+
+def _told(options: dict[str, Any]) -> Options:
+    """Return options by their names, and refuse others."""
+    known = [field.name for field in dataclasses.fields(Options)]
+    for name in options:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+            raise InputError(f"option {name!r} is not known; {hint}")
+    return Options(**options)
 
 
 @contextlib.contextmanager

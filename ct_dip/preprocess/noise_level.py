@@ -62,10 +62,17 @@ class NoiseEstimate:
     @property
     def model(self) -> NoiseModel:
         """Photons if the growth says so clearly, or else white noise."""
-        low, high = _PHOTONS
-        if self.growth is not None and max(low, 3 * self.growth.standard_error) < self.growth.value < high:
+        if self.like_photons:
             return PhotonNoise(photons=self.photons.value)
         return WhiteNoise(std=self.std.value)
+
+    @property
+    def like_photons(self) -> bool | None:
+        """Whether the variance grows as that of photons; ``None`` if nobody can tell."""
+        low, high = _PHOTONS
+        if self.growth is None:
+            return None
+        return max(low, 3 * self.growth.standard_error) < self.growth.value < high
 
     @property
     def correlated(self) -> bool:
@@ -81,7 +88,7 @@ def estimate_noise(sinogram: Floats, geometry: Geometry) -> NoiseEstimate:
     them, so that the smaller one counts.
 
     Raises:
-        ScanError: fewer than 8 views or detectors.
+        ScanError: fewer than 8 views or detectors, or no noise in them.
     """
     if min(sinogram.shape) < 8:
         raise ScanError(f"estimating the noise needs 8 views and detectors, not {sinogram.shape}")
@@ -98,11 +105,13 @@ def estimate_noise(sinogram: Floats, geometry: Geometry) -> NoiseEstimate:
     std = level
     with suppress(ScanError):  # a fan that does not go round, or a detector that does not see all
         std = min(level, consistency_std(sinogram, geometry), key=lambda one: one.value)
+    if not (std.value > 0 and photon_level.value > 0):
+        raise ScanError("the sinogram shows no noise")
     if level.value > _SIGNAL * std.value + std.standard_error:
         growth = None
     # Signal in the differences inflates both levels alike: what consistency takes off one, the other loses.
-    photons = (max(photon_level.value, 1e-12) * std.value / max(level.value, 1e-300)) ** -2
-    error = 2 * photons * photon_level.standard_error / max(photon_level.value, 1e-300)
+    photons = (photon_level.value * std.value / level.value) ** -2
+    error = 2 * photons * photon_level.standard_error / photon_level.value
     return NoiseEstimate(std, correlation, growth, Estimate(photons, error))
 
 

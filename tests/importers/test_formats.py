@@ -28,7 +28,7 @@ def test_htc_either_kind_of_matlab_file(tmp_path, v73):
     assert isinstance(scan.geometry, FanBeam)
     assert scan.geometry.origin_detector == pytest.approx(143.08)
     assert scan.geometry.angles[-1] == pytest.approx(np.deg2rad(330))
-    assert scan.noise is None
+    assert scan.noise.std == pytest.approx(12**-0.5, rel=0.2)  # by the views: uniform numbers
     assert "09z full" in scan.source
     assert "CC BY 4.0" in scan.source
 
@@ -129,10 +129,12 @@ def test_a_flux_that_changes_from_flat_to_flat_is_no_noise(tmp_path):
     assert photons[1] == pytest.approx(photons[0], rel=1e-9)
 
 
-def test_one_flat_says_nothing_about_noise(tmp_path):
+def test_one_flat_says_nothing_about_noise_but_views_do(tmp_path):
     flat = np.random.default_rng(0).normal(2e4, 100, (1, 1, 48))
     exchange(tmp_path / "e", data_white=flat)
-    assert import_scan(tmp_path / "e", center=20).noise is None
+    scan = import_scan(tmp_path / "e", center=20)
+    assert scan.noise.photons == pytest.approx(2e4, rel=0.2)
+    assert "noise estimated from the views" in scan.steps[-1]
 
 
 def test_numpy_parallel_and_fan(tmp_path):

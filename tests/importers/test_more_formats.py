@@ -44,6 +44,23 @@ def test_a_folder_of_projections(tmp_path, nested):
     )
 
 
+@pytest.mark.parametrize("nested", [False, True])
+def test_flats_of_any_name_are_no_views(tmp_path, nested):
+    """Neither if they are beside the views, nor in a subfolder beside that of the views."""
+    folder = tmp_path / "scan"
+    truth = tiff_folder(folder, nested=nested, axis=14.0, views=12)
+    if nested:
+        (folder / "flats").rename(folder / "ff")
+    for path in (folder / "ff" if nested else folder).glob("flat*"):
+        path.rename(path.with_name(f"ff_{path.name}"))
+    options = {"row": 1, "arc": np.pi, "center": 14.0, "detector_pitch": 1.0}
+    scan = import_scan(folder, flat="ff" if nested else "ff_*.tif", **options)
+    np.testing.assert_allclose(scan.sinogram, truth[:, 1], atol=ROUNDED + FLATS)
+    if nested:
+        with pytest.raises(ScanError, match=r"2 subfolders .* \(ff, proj\); .*--flat SUBFOLDER"):
+            import_scan(folder, **options)
+
+
 def test_a_geometry_file_says_what_options_say_unless_these_say_otherwise(tmp_path):
     text = "arc: -360\ndetector_pitch: 0.1\nsource_origin: 50\norigin_detector: 25\ncenter: 15.5\n"
     tiff_folder(tmp_path / "scan", geometry=text, rows=1)
@@ -157,7 +174,6 @@ def test_nikon_by_its_file_or_folder(tmp_path):
         assert (geometry.source_origin, geometry.origin_detector, geometry.detector_pitch) == (100, 300, 0.8)
         assert geometry.center_of_rotation == pytest.approx(-0.6 / 4)  # 0.6 mm on the detector
         np.testing.assert_allclose(np.rad2deg(geometry.angles), 10 + 30 * np.arange(12))
-        assert scan.noise is None
 
 
 def test_rows_of_a_cone_beam_that_leave_the_slice_are_reported(tmp_path):

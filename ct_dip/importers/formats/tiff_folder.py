@@ -41,9 +41,9 @@ def _open(path: Path, options: Options) -> Iterator[Recording]:
         raise ScanError(f"{path} is not a folder; for one file there is --format tiff-sinogram")
     with named(path):
         options = _with_yaml(path, options)
-        views = _views(path)
-        _, rows, columns = frame_shape(views[0])
         others = {name: _files(path, name, getattr(options, name)) for name in ("flat", "dark")}
+        views = _views(path, {file for files in others.values() for file in files})
+        _, rows, columns = frame_shape(views[0])
     numbers = {
         name: frames_of(text, lambda text: None, rows, columns, name)
         for name in ("flat", "dark")
@@ -72,21 +72,31 @@ def _open(path: Path, options: Options) -> Iterator[Recording]:
     yield recording.with_options(options)
 
 
-def _views(path: Path) -> list[Path]:
-    """Projections in the folder itself, or in its only other subfolder with TIFF files."""
-    views = [file for file in sorted_tiffs(path) if not _begins(file, ("flat", "dark"))]
-    if views:
-        return views
-    folders = [item for item in path.iterdir() if item.is_dir() and not _begins(item, ("flat", "dark"))]
-    filled = [tiffs for folder in sorted(folders) if (tiffs := sorted_tiffs(folder))]
-    if len(filled) != 1:
+def _views(path: Path, others: set[Path]) -> list[Path]:
+    """Projections in the folder itself, or in its only other subfolder with TIFF files.
+
+    Args:
+        others: flats and darks.
+    """
+    found = {path: _without(sorted_tiffs(path), others)}
+    if not found[path]:
+        folders = sorted(item for item in path.iterdir() if item.is_dir() and not _begins(item))
+        found = {folder: tiffs for folder in folders if (tiffs := _without(sorted_tiffs(folder), others))}
+    if len(found) != 1:
+        names = ", ".join(folder.name for folder in found) or "none"
         raise ScanError(
-            f"{len(filled)} subfolders hold TIFF files; the views belong into the folder or one subfolder"
+            f"{len(found)} subfolders hold TIFF files that may be views ({names}); the views belong into the "
+            "folder or one subfolder: name the flats with --flat SUBFOLDER, darks with --dark SUBFOLDER, and "
+            "move others away"
         )
-    return filled[0]
+    return next(iter(found.values()))
 
 
-def _begins(path: Path, kinds: tuple[str, ...]) -> bool:
+def _without(files: list[Path], others: set[Path]) -> list[Path]:
+    return [file for file in files if file not in others and not _begins(file)]
+
+
+def _begins(path: Path, kinds: tuple[str, ...] = ("flat", "dark")) -> bool:
     return path.name.lower().startswith(tuple(start for kind in kinds for start in _STARTS[kind]))
 
 
