@@ -8,6 +8,7 @@ from repository_pages import INCLUDED, ROOT, included_page, included_pictures, n
 from settings_page import configuration_page, plain
 
 import ct_dip
+from ct_dip.data.legend import MEANINGS
 from ct_dip.method import Method
 from ct_dip.methods import find_method, method_names
 
@@ -34,6 +35,7 @@ def all_pages() -> dict[str, str | bytes]:
         "reference/configuration.md": configuration_page(),
         "reference/commands.md": commands_page(),
         "reference/methods.md": methods_page(),
+        "reference/diagnostics.md": diagnostics_page(),
     }
     for file, page in INCLUDED.items():
         pages |= included_pictures(file) | {page: included_page(file)}
@@ -74,6 +76,20 @@ def _home(name: str) -> str:
         return str(thing.__name__)
     module = getattr(thing, "__module__", "")
     return f"{module}.{thing.__qualname__}" if module.startswith("ct_dip") else f"ct_dip.{name}"
+
+
+def diagnostics_page() -> str:
+    """Every number that methods report about themselves."""
+    lines = [
+        "# Diagnostics",
+        "`result.diagnostics` in Python, `ct-dip info RESULT --json` in the shell. Hyperparameters of "
+        "`lin-dip` are under `hyperparameters`; those of single blocks of the network end in the block's "
+        "name, as `log_variance.down0`: `in`, then `down0` and on to coarser scales, `up0` and on back, "
+        "`skip0` and on, `out`.",
+        "| name | meaning |\n| --- | --- |\n"
+        + "\n".join(f"| `{name}` | {text} |" for name, text in MEANINGS.items()),
+    ]
+    return "\n\n".join(lines) + "\n"
 
 
 def commands_page() -> str:

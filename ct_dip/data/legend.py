@@ -1,6 +1,6 @@
 """Explain the numbers that methods report about themselves, in `ct-dip info` and on pages."""
 
-_MEANINGS = {
+MEANINGS = {
     "at_bound": "hyperparameters at the end of their range",
     "chains": "Markov chains",
     "certificate.closed_form": "whether error bars are exact rather than made from samples",
@@ -60,7 +60,7 @@ def meaning(name: str) -> str:
     """Explain a number by its name, as ``evidence`` or ``hyperparameters.log_scale``; empty if unknown."""
     name = name.removeprefix("hyperparameters.")
     kind, _, block = name.partition(".")
-    if name in _MEANINGS or not block:
-        return _MEANINGS.get(name, "")
-    known = _MEANINGS.get(kind, "")
+    if name in MEANINGS or not block:
+        return MEANINGS.get(name, "")
+    known = MEANINGS.get(kind, "")
     return f"{known} of the network's block {block}" if known and kind.startswith("log_") else known

@@ -1,8 +1,8 @@
 """The linearised deep image prior as it was published."""
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field, PositiveFloat
+from pydantic import Field, PositiveFloat, model_validator
 
 from ct_dip.methods.lin_dip import LinDip
 from ct_dip.methods.lin_dip.config import LinDipRun
@@ -21,6 +21,14 @@ class PublishedInference(InferenceConfig):
     pixels: Literal["student", "gaussian"] = "gaussian"
     relevance: bool = False
     starts: int = Field(default=1, ge=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _forget_predcp(cls, values: Any) -> Any:
+        """Drop the published strength of TV-PredCP where another hyperprior is asked for."""
+        if isinstance(values, dict) and values.get("hyperprior", "tv-predcp") != "tv-predcp":
+            return {"predcp_strength": "fit"} | values
+        return values
 
 
 class LinDipPaperRun(LinDipRun):

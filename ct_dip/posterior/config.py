@@ -61,7 +61,8 @@ class InferenceConfig(Section):
     the mean where TV is weak and f(w̃) elsewhere, or total variation where that predicts held-out views
     better."""
     calibrate: Literal["views", "none"] = "views"
-    """``views`` widens the error bars until they explain views that a first fit did not see."""
+    """``views`` widens the error bars until they explain views that a first fit did not see, or narrows them
+    where these views say that they are too wide."""
     pixels: Literal["student", "gaussian"] = "student"
     """Distribution of a single pixel around its value: Student's with three degrees of freedom knows more
     pixels well and misses some by more than a Gaussian. Samples, patches and means over regions are

@@ -1,6 +1,7 @@
 """The published recipe is lin-dip with other defaults, and nothing else."""
 
 import numpy as np
+import pytest
 
 import ct_dip
 from ct_dip.methods import load_config
@@ -41,3 +42,13 @@ def test_a_setting_leaves_the_others_as_published():
     inference = load_config(method="lin-dip-paper", settings=["inference.samples=7"]).inference
     assert inference.samples == 7
     assert {name: getattr(inference, name) for name in RECIPE} == RECIPE
+
+
+@pytest.mark.parametrize(("prior", "hyperprior"), [("block", "none"), ("block", "weak"), ("g", "none")])
+def test_another_hyperprior_needs_no_word_on_predcp(prior, hyperprior):
+    config = load_config(
+        method="lin-dip-paper", settings=[f"inference.prior={prior}", f"inference.hyperprior={hyperprior}"]
+    )
+    assert config.inference.predcp_strength == "fit"
+    again = load_config(method="lin-dip-paper", inference=config.inference.model_dump())
+    assert again.inference == config.inference

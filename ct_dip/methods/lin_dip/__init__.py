@@ -34,7 +34,7 @@ _REGIMES = {
 
 
 class LinDip(Method[LinDipRun]):
-    """``N(x*, K − K Aᵀ (A K Aᵀ + σ² I)⁻¹ A K)`` with ``K = J Λ⁻¹ Jᵀ``, J of a fitted network."""
+    """``N(x*, K − K Aᵀ (A K Aᵀ + σ² I)⁻¹ A K)`` with ``K = J Λ⁻¹ Jᵀ + D``, J of a fitted network."""
 
     name = "lin-dip"
     title = "a deep image prior with error bars"
