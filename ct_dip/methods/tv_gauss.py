@@ -17,8 +17,8 @@ from ct_dip.image_space.markov_field import MarkovField
 from ct_dip.image_space.problem import PixelProblem, pixel_problem
 from ct_dip.method import Job, Method
 from ct_dip.methods.tv import TvConfig, plan_tv, solve_tv, tv_seconds
-from ct_dip.operators.differences import FiniteDifferences
 from ct_dip.operators.ray import RayTransform
+from ct_dip.priors.tv_majorant import majorant_weights
 from ct_dip.run_plan import Plan, time_of
 
 _MATRICES = 6  # of pixels² in float64 that closed forms hold at once
@@ -124,15 +124,6 @@ class TvGauss(Method[TvGaussRun]):
             diagnostics=diagnostics,
             settings={"tv": {"strength": strength}},
         )
-
-
-def majorant_weights(image: Tensor, strength: float, smoothing: float, *, isotropic: bool = True) -> Tensor:
-    """Return ``λ/√(|D f|² + ε²)`` of every difference, (2, rows, columns); per pixel if isotropic."""
-    rows, columns = image.shape
-    squares = FiniteDifferences((rows, columns))(image).square()
-    if isotropic:
-        squares = squares.sum(dim=0, keepdim=True)
-    return (strength / torch.sqrt(squares + smoothing**2)).expand(2, rows, columns).contiguous()
 
 
 def _posterior(

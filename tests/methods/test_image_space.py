@@ -13,9 +13,7 @@ from ct_dip.errors import MemoryBudgetError
 from ct_dip.geometry import Volume
 from ct_dip.image_space.problem import pixel_problem
 from ct_dip.methods import load_config
-from ct_dip.methods.tv_gauss import majorant_weights
 from ct_dip.operators import ray_transform
-from ct_dip.operators.differences import FiniteDifferences
 from ct_dip.pipeline import plan_run
 from ct_dip.scanners import scanner
 
@@ -85,27 +83,6 @@ def test_samples_and_matrices_have_the_same_error_bars(predictions, monkeypatch)
     assert np.median(sampled.std / dense.std) == pytest.approx(1, abs=0.1)
     assert dense.std_error is None
     np.testing.assert_allclose(sampled.std_error, sampled.std / 40, rtol=1e-5)
-
-
-@pytest.mark.parametrize("isotropic", [True, False])
-def test_the_majorant_touches_total_variation_from_above(isotropic):
-    """``½ uᵀDᵀWDu + const ≥ λ TV(u)``, with equality and the same slope at the image of the weights."""
-    generator = torch.Generator().manual_seed(0)
-    image, other = torch.rand(2, 6, 5, generator=generator, dtype=torch.float64)
-    weights, differences = (
-        majorant_weights(image, 0.8, 1e-6, isotropic=isotropic),
-        FiniteDifferences((6, 5)),
-    )
-
-    def size(field):
-        return torch.linalg.vector_norm(field, dim=0) if isotropic else field.abs()
-
-    def majorant(u):
-        constant = 0.4 * size(differences(image)).sum()
-        return 0.5 * (weights * differences(u).square()).sum() + constant
-
-    assert float(majorant(image)) == pytest.approx(0.8 * float(size(differences(image)).sum()), rel=1e-6)
-    assert float(majorant(other)) > 0.8 * float(size(differences(other)).sum())
 
 
 def test_a_gaussian_process_that_does_not_fit_is_refused():
