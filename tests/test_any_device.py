@@ -153,11 +153,11 @@ WIDE = {"objective": "optimum", "hyperprior": "tv-predcp", "starts": 1}
     "settings",
     [
         {"regime": "exact"},
-        {"regime": "exact", "prior": "g", "complement": "floor", "temper": 0.5},
+        {"regime": "exact", "prior": "g", "complement": "floor", "temper": 0.5, "tv": "majorant"},
         {"regime": "exact", "complement": "white", "integrate": "laplace"},
         {"regime": "exact", **WIDE},
         {"regime": "exact", "prior": "isotropic", "objective": "fit", "complement": "none"},
-        {"regime": "compressed"},
+        {"regime": "compressed", "tv": "majorant"},
         {"regime": "compressed", "prior": "g", "complement": "floor", "deviations": "samples", "temper": 0.5},
         {"regime": "compressed", **WIDE},
         {"regime": "iterative", "prior": "g", "complement": "white"},

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ct_dip.arrays import Floats
 from ct_dip.errors import CtDipError
+from ct_dip.evidence.conditional import ConditionalEvidence
 from ct_dip.evidence.model import EvidenceModel
 from ct_dip.progress import Progress
 
@@ -48,7 +49,7 @@ class EvidenceFit:
 
 
 def fit_evidence(
-    model: EvidenceModel,
+    model: EvidenceModel | ConditionalEvidence,
     *,
     starts: int = 3,
     first: Tensor | None = None,
@@ -103,7 +104,7 @@ def fit_evidence(
         raise failure
     best = min(results, key=lambda result: result.fun)
     theta = torch.tensor(best.x, dtype=torch.float64)
-    edge = (best.x <= lower + 1e-6) | (best.x >= upper - 1e-6)
+    edge = ((best.x <= lower + 1e-6) | (best.x >= upper - 1e-6)) & (lower < upper)
     return EvidenceFit(
         theta=theta,
         names=model.names,

@@ -1,5 +1,6 @@
 """A ray transform in units of the noise, on the network's O(1) image."""
 
+import torch
 from torch import Tensor
 
 from ct_dip.operators.linear_map import LinearMap
@@ -46,3 +47,24 @@ class Whitened(LinearMap):
     def back_project(self, sinograms: Tensor) -> Tensor:
         """Compute ``Bᵀ v`` as flat images, (n, measurements) → (n, pixels)."""
         return self.T(sinograms).flatten(1)
+
+
+class StackedWhitened(Whitened):
+    """The measurements of two maps of the same image, ``x ↦ (B x, C x)``.
+
+    Args:
+        above: B.
+        below: C.
+    """
+
+    def __init__(self, above: Whitened, below: Whitened) -> None:
+        super().__init__(above.transform, above.inverse)
+        self.above, self.below = above, below
+        self.range_shape = (above.inverse.numel() + below.inverse.numel(),)
+
+    def _forward(self, x: Tensor) -> Tensor:
+        return torch.cat([self.above(x), self.below(x)], dim=1)
+
+    def _adjoint(self, y: Tensor) -> Tensor:
+        count = self.above.inverse.numel()
+        return self.above.T(y[:, :count]) + self.below.T(y[:, count:])

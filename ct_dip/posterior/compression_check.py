@@ -63,6 +63,7 @@ def check_compression(
     seed: int = 0,
     stage: Stage | None = None,
     of_evidence: Compressed | None = None,
+    given: Compressed | None = None,
 ) -> CompressionCheck:
     """Compare a compressed posterior with that of the whole model.
 
@@ -71,6 +72,7 @@ def check_compression(
         tempered: that of the error bars, whose prior may be tempered; the same one if it is not.
         stage: told how far the solves are.
         of_evidence: that of the search, if the image's has free pixels besides.
+        given: that of pseudo-measurements alone, if the evidence is one of the sinogram given these.
     """
     problem = posterior.problem.in_float64()
     residual = problem.residual[None]
@@ -79,34 +81,41 @@ def check_compression(
     exact = whole.solve(residual, compressed)
     change = problem.prior_mean + whole.image(*whole.explain(exact))[0].double() - posterior.mean()
 
-    searched = posterior if of_evidence is None else of_evidence
-    log_det, evidence_error = log_det_beyond(searched, seed)
-    quadratic, solvers = 0.0, [whole]
-    if problem.config.objective != "fit":  # in which the quadratic form is that of the fitted weights
-        fitted = whole
-        if searched is not posterior:
-            fitted = _whole(searched, problem, stage)
-            solvers.append(fitted)
-            compressed = searched.solve(residual)
-            exact = fitted.solve(residual, compressed)
-        # 2 rᵀx − xᵀKx is too small by ρᵀK⁻¹ρ for a residual ρ = r − Kx, where rᵀx would be off by xᵀρ.
-        left = residual - fitted.operator(exact)
-        quadratic = float((residual * (exact - compressed) + exact * left).sum())
-        evidence_error += float(left.square().sum()) / searched.noise
-
     samples = _whole(tempered, problem, stage)
-    solvers.append(samples)
+    solvers, evidence_change, evidence_error = [whole, samples], 0.0, 0.0
+    for sign, searched in ((1, of_evidence or posterior), (-1, given)):
+        if searched is None:
+            continue
+        log_det, error = log_det_beyond(searched, seed)
+        quadratic = 0.0
+        if problem.config.objective != "fit":  # in which the quadratic form is that of the fitted weights
+            fitted = whole
+            if searched is not posterior:
+                fitted = _whole(searched, searched.problem.in_float64(), stage)
+                solvers.append(fitted)
+                residual = fitted.problem.residual[None]
+                compressed = searched.solve(residual)
+                exact = fitted.solve(residual, compressed)
+            # 2 rᵀx − xᵀKx is too small by ρᵀK⁻¹ρ for a residual ρ = r − Kx, where rᵀx would be off by xᵀρ.
+            left = residual - fitted.operator(exact)
+            quadratic = float((residual * (exact - compressed) + exact * left).sum())
+            error += float(left.square().sum()) / searched.noise
+        evidence_change -= sign * (quadratic + log_det) / 2
+        evidence_error += error / 2
+
     own = tempered.deviations(_SAMPLES, torch.Generator().manual_seed(seed)).double()
     better = samples.deviations(_SAMPLES, torch.Generator().manual_seed(seed)).double()
     typical_deviation = better.square().mean().sqrt()
     return CompressionCheck(
-        evidence_change=-(quadratic + log_det) / 2,
-        evidence_error=evidence_error / 2,
+        evidence_change=evidence_change,
+        evidence_error=evidence_error,
         mean_error=float(change.square().mean().sqrt() / typical_deviation),
         sample_error=float((own - better).square().mean().sqrt() / typical_deviation),
         residual=max(solver.worst_residual for solver in solvers),
         converged=sum(solver.unconverged for solver in solvers) == 0,
-        passes=2 * sum(solver.products for solver in solvers) + 6 * _SAMPLES + _PROBES,
+        passes=2 * sum(solver.products for solver in solvers)
+        + 6 * _SAMPLES
+        + (_PROBES if given is None else 2 * _PROBES),
     )
 
 

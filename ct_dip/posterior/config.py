@@ -31,6 +31,10 @@ class InferenceConfig(Section):
     complement: Literal["slope", "white", "floor", "none"] = "slope"
     """Variance of what the network cannot show: at edges and in plateaus (``slope``), the same everywhere and
     found by evidence (``white``), the published constant (``floor``), or none."""
+    tv: Literal["none", "majorant"] = "none"
+    """Whether the posterior knows of the total variation that the network's fit minimised: as a Gaussian
+    that touches it at the fitted image (``majorant``), or not (``none``). The posterior mean x* becomes as
+    good an image as f(w̃); held-out views widen the error bars in either case."""
     noise: Literal["learned", "fixed"] = "learned"
     """Whether the size of the noise is found by evidence or taken as stated."""
     temper: float = Field(default=1.0, gt=0, le=1)
@@ -90,6 +94,13 @@ class InferenceConfig(Section):
                 "hyperprior 'weak' has no effect unless prior is 'block' and objective 'optimum' or 'fit', "
                 "or complement is 'white'"
             )
+        if self.tv == "majorant" and self.hyperprior == "tv-predcp":
+            raise ValueError(
+                "hyperprior 'tv-predcp' stands for the total variation that tv 'majorant' puts into the "
+                "posterior itself; choose one of them"
+            )
+        if self.tv == "majorant" and (self.objective == "fit" or self.integrate == "laplace"):
+            raise ValueError("tv 'majorant' is not offered with objective 'fit' or integrate 'laplace'")
         if self.predcp_strength != "fit" and self.hyperprior != "tv-predcp":
             raise ValueError("predcp_strength has no effect without hyperprior 'tv-predcp'")
         return self

@@ -49,23 +49,27 @@ def linear_model(
     grams = features["grams"]
     if config.prior == "g":  # whose scales are exact here, not estimated
         problem = dataclasses.replace(problem, prior=weight_prior(config, jacobian, features["scales"]))
+    with progress.stage("projected covariances"):
+        return model_of_grams(problem, grams)
+
+
+def model_of_grams(problem: Problem, grams: Tensor) -> LinearModel:
+    """Make the model of a problem whose ``G_t``, (terms, pixels, pixels), are known."""
     variances = None
-    if config.hyperprior == "tv-predcp":
-        variances = difference_variances(grams, jacobian.range_shape)
+    if problem.config.hyperprior == "tv-predcp":
+        variances = difference_variances(grams, problem.jacobian.range_shape)
     residual, whitened = problem.residual, problem.whitened.dense(device=problem.residual.device)
     rotation, noise_only = None, EMPTY_SUBSPACE
-    with progress.stage("projected covariances"):
-        if _many_measurements(problem.pixels, problem.measurements):
-            # With B = Q R only Qᵀ r depends on the image: as many numbers as pixels. The rest is noise.
-            rotation, whitened = torch.linalg.qr(whitened)
-            inside = rotation.T @ residual
-            noise_only = NoiseOnlySubspace(
-                len(residual) - len(inside), float(residual @ residual - inside @ inside)
-            )
-            residual = inside
-        matrices = _measured(grams, whitened, problem.complement)
+    if _many_measurements(problem.pixels, problem.measurements):
+        # With B = Q R only Qᵀ r depends on the image: as many numbers as pixels. The rest is noise.
+        rotation, whitened = torch.linalg.qr(whitened)
+        inside = rotation.T @ residual
+        noise_only = NoiseOnlySubspace(
+            len(residual) - len(inside), float(residual @ residual - inside @ inside)
+        )
+        residual = inside
     evidence = problem.evidence_model(
-        matrices,
+        _measured(grams, whitened, problem.complement),
         residual,
         complement=problem.complement,
         noise_only=noise_only,
@@ -89,12 +93,16 @@ def inference_bytes(network: Footprint, scan: Scan, config: InferenceConfig) -> 
     if _many_measurements(pixels, measurements):
         rotation, measurements = 24 * pixels * measurements, pixels
     packed = rotation + packed_bytes(measurements, terms + 2)
+    given_tv = 0
+    if config.tv == "majorant":  # two models more, of which one has 2 d_x measurements and the other all
+        given_tv = 24 * pixels * (scan.sinogram.size + 4 * pixels) + 2 * packed_bytes(pixels, terms + 2)
     return {
         "prior covariances": fixed + grams + 8 * pixels**2 + streaming_bytes(network.block_weights, pixels),
         "hyperparameters": fixed + grams + packed + 16 * pixels * measurements,
         "posterior": fixed
         + grams
         + packed
+        + given_tv
         + 8 * (5 * pixels**2 + 4 * measurements * pixels + 3 * measurements**2),
     }
 

@@ -1,7 +1,6 @@
 """From a problem to its posterior, in three regimes: hyperparameters by evidence, then conditioning."""
 
 import dataclasses
-import hashlib
 import math
 import time
 from pathlib import Path
@@ -10,30 +9,34 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ct_dip.evidence.conditional import ConditionalEvidence
+from ct_dip.evidence.fit import fit_evidence
 from ct_dip.evidence.laplace import hyperparameter_points
 from ct_dip.evidence.stage import evidence_stage
 from ct_dip.posterior.certificate import CompressionCertificate, IterativeCertificate
-from ct_dip.posterior.compressed import Compressed
 from ct_dip.posterior.compressed_fit import fit_compressed
+from ct_dip.posterior.compressed_tv import fit_compressed_given_tv
 from ct_dip.posterior.compression_check import check_compression
 from ct_dip.posterior.conditional import Conditional, WeightConditional
 from ct_dip.posterior.config import InferenceConfig
 from ct_dip.posterior.deviations import DenseDeviations
+from ct_dip.posterior.digests import evidence_digest, samples_digest
 from ct_dip.posterior.exact import Exact, condition_over
-from ct_dip.posterior.exact_model import features_digest, linear_model
+from ct_dip.posterior.exact_model import linear_model, model_of_grams
+from ct_dip.posterior.given_tv import given_tv
 from ct_dip.posterior.inferred import Inferred
 from ct_dip.posterior.iterative import Iterative
-from ct_dip.posterior.problem import Problem, problem_digest
+from ct_dip.posterior.problem import Problem
 from ct_dip.posterior.relevance import freed_pixel_variance
 from ct_dip.posterior.sampling import LEAST, SampledDeviations, draw_samples
-from ct_dip.posterior.stochastic_evidence import StochasticEvidence, fit_stochastic
+from ct_dip.posterior.stochastic_evidence import (
+    ConditionalStochasticEvidence,
+    StochasticEvidence,
+    fit_stochastic,
+)
 from ct_dip.progress import Progress
 
 _TOGETHER = 16  # samples that are projected together
-# What the search for hyperparameters reads of the configuration; the rest comes after it.
-_SEARCHED = {
-    *("prior", "prior_mean", "objective", "hyperprior", "predcp_strength", "complement", "noise", "starts")
-}
 _CLOSED_PIXELS = 2048  # up to which a pass for every pixel is worth exact deviations
 
 
@@ -55,13 +58,23 @@ def infer_exact(
     evidence = evidence_stage(
         model.evidence,
         folder,
-        _evidence_digest(problem, seed),
+        evidence_digest(problem, seed),
         starts=config.starts,
         seed=seed,
         progress=progress,
     )
     with progress.stage("posterior"):
+        noise = math.exp(float(model.evidence.split(evidence.theta)[2]))
+        design = problem.whitened.unwhiten(model.design.T).T
+        effective_dimension = model.evidence.effective_dimension(evidence.theta)
         freed = _freed(Exact(problem, model, evidence.theta), seed) if config.relevance else None
+    if config.tv == "majorant":
+        same_prior = dataclasses.replace(problem, prior=model.evidence.prior)
+        model, alone = (model_of_grams(part, model.grams) for part in given_tv(same_prior, noise, freed))
+        conditional = ConditionalEvidence(joint=model.evidence, alone=alone.evidence, start=evidence.theta)
+        evidence = fit_evidence(conditional, starts=1, progress=progress)
+        del alone, conditional
+    with progress.stage("posterior"):
         if freed is not None:
             model = model._replace(relevance=freed)
         points = evidence.theta[None]
@@ -70,20 +83,23 @@ def infer_exact(
         moments = condition_over(model, points)
         if config.temper != 1:
             moments = moments._replace(covariance=condition_over(model, points, config.temper).covariance)
-        _, _, noise = model.evidence.split(evidence.theta)
-        design = problem.whitened.unwhiten(model.design.T).T
         return Inferred(
             evidence=evidence,
-            noise=math.exp(float(noise)),
+            noise=noise,
             mean=moments.mean,
             deviations=DenseDeviations(moments.covariance),
             sinogram_variance=(design @ moments.covariance * design).sum(dim=1),
-            effective_dimension=model.evidence.effective_dimension(evidence.theta),
+            effective_dimension=effective_dimension,
             freed_pixels=_count(freed),
             jitter=max(evidence.jitter, moments.jitter),
             certificate=None,
             extra={},
         )
+
+
+def _half_way(deadline: float | None) -> float | None:
+    """Return the time between now and a deadline."""
+    return None if deadline is None else (time.monotonic() + deadline) / 2
 
 
 def _freed(posterior: Conditional, seed: int) -> Tensor | None:
@@ -94,20 +110,6 @@ def _freed(posterior: Conditional, seed: int) -> Tensor | None:
 
 def _count(freed: Tensor | None) -> int:
     return 0 if freed is None else int((freed > 0).sum())
-
-
-def _evidence_digest(problem: Problem, seed: int) -> str:
-    """Identify everything that the hyperparameters depend on."""
-    settings = problem.config.model_dump_json(include=_SEARCHED)
-    identity = f"{features_digest(problem)} {problem.fit.tv_weight!r} {settings} {seed}"
-    return identity + _complement_digest(problem)
-
-
-def _complement_digest(problem: Problem) -> str:
-    if problem.complement is None:
-        return ""
-    variance = problem.complement.variance.cpu().numpy().tobytes()
-    return f" {problem.complement[1:]} {hashlib.sha256(variance).hexdigest()}"
 
 
 def infer_compressed(
@@ -130,31 +132,39 @@ def infer_compressed(
     """
     progress, config = progress or Progress(), problem.config
     assert config.compression != "auto"
-    fit = fit_compressed(
-        problem,
-        tolerance=config.compression,
-        max_rank=max_rank,
-        features_on_host=features_on_host,
-        starts=config.starts,
-        seed=seed,
-        deadline=None if deadline is None else (time.monotonic() + deadline) / 2,
-        folder=folder,
-        progress=progress,
-    )
+    limits: dict[str, Any] = {
+        "tolerance": config.compression,
+        "max_rank": max_rank,
+        "features_on_host": features_on_host,
+        "seed": seed,
+        "progress": progress,
+    }
+    fit = fit_compressed(problem, starts=config.starts, deadline=_half_way(deadline), folder=folder, **limits)
     evidence, rounds, ratio = fit.evidence, fit.rounds, fit.ratio
-    passes, change = fit.passes, fit.change
+    passes, change = fit.passes + fit.compression.passes, fit.change
     effective_dimension = fit.model.effective_dimension(evidence.theta)
     posterior = of_evidence = fit.posterior(problem)
     del fit  # with the matrices of the search
-    compression, base, noise = posterior.compression, posterior.measurement_noise, posterior.noise
     with progress.stage("posterior"):
         freed = _freed(posterior, seed) if config.relevance else None
+    alone = None
+    if config.tv == "majorant":
+        given = given_tv(problem, posterior.noise, freed)
+        found = fit_compressed_given_tv(
+            posterior, evidence.theta, given, deadline=_half_way(deadline), **limits
+        )
+        posterior = of_evidence = found.joint
+        alone, evidence, rounds = found.alone, found.evidence, rounds + found.rounds
+        passes += posterior.compression.passes
+    compression, base, noise = posterior.compression, posterior.measurement_noise, posterior.noise
+    noise_trace = noise * posterior.problem.dimensions
+    with progress.stage("posterior"):
         if freed is not None:
             posterior = posterior.with_pixel_variance(freed)
         tempered = posterior if config.temper == 1 else posterior.tempered(config.temper)
         mean = posterior.mean()
     with progress.stage("accuracy check") as stage:
-        check = check_compression(posterior, tempered, seed, stage, of_evidence)
+        check = check_compression(posterior, tempered, seed, stage, of_evidence, alone)
     del of_evidence
     evidence = dataclasses.replace(evidence, evidence=evidence.evidence + check.evidence_change)
     closed = has_closed_deviations(config, problem.pixels)
@@ -162,8 +172,8 @@ def infer_compressed(
     solves = posterior.measurement_noise
     certificate = CompressionCertificate(
         rank=compression.rank,
-        discarded_trace=compression.discarded / noise / problem.dimensions,
-        discarded_trace_error=compression.discarded_error / noise / problem.dimensions,
+        discarded_trace=compression.discarded / noise_trace,
+        discarded_trace_error=compression.discarded_error / noise_trace,
         discarded_trace_allowed=config.compression,
         extensions=rounds,
         hyperparameters_change=change,
@@ -176,7 +186,7 @@ def infer_compressed(
         noise_log_det_error=float(base.log_det.standard_error),
         noise_solve_residual=solves.worst_residual,
         noise_solve_converged=solves.converged,
-        passes=check.passes + compression.passes + passes,
+        passes=check.passes + passes,
         converged=check.converged and check.accurate and compression.complete and solves.converged,
         **_sampling(problem, deviations),
     )
@@ -207,22 +217,32 @@ def infer_iterative(
 ) -> Inferred:
     """Compute the posterior by conjugate gradients and random probes; see `ct_dip.posterior.iterative`."""
     progress, config = progress or Progress(), problem.config
-    evidence = StochasticEvidence(
-        problem,
-        probes=config.probes,
-        tolerance=config.tolerance,
-        rank=config.preconditioner_rank,
-        seed=seed,
-    )
+
+    def estimate(part: Problem) -> StochasticEvidence:
+        rank = config.preconditioner_rank
+        return StochasticEvidence(
+            part, probes=config.probes, tolerance=config.tolerance, rank=rank, seed=seed
+        )
+
+    evidence = estimate(problem)
     fit = fit_stochastic(evidence, progress=progress)
     with progress.stage("posterior"):
         posterior = evidence.solver(fit.evidence.theta, renew=True)
         freed = _freed(posterior, seed) if config.relevance else None
+    effective_dimension = evidence.effective_dimension(fit.evidence.theta)
+    products = evidence.products
+    if config.tv == "majorant":
+        joint, alone = (estimate(part) for part in given_tv(problem, posterior.noise, freed))
+        conditional = ConditionalStochasticEvidence(joint, alone, fit.evidence.theta)
+        fit = fit_stochastic(conditional, progress=progress)
+        posterior = joint.solver(fit.evidence.theta, renew=True)
+        products += conditional.products
+    with progress.stage("posterior"):
         if freed is not None:
             posterior = posterior.with_pixel_variance(freed)
         mean = posterior.mean()
         tempered = Iterative(
-            problem,
+            posterior.problem,
             posterior.covariance.scaled(config.temper),
             posterior.pixel_variance,
             posterior.noise,
@@ -237,18 +257,18 @@ def infer_iterative(
         gradient_error=fit.gradient.standard_error.tolist(),
         residual=max(fit.worst_residual, *(s.worst_residual for s in solvers)),
         tolerance=config.tolerance,
-        passes=2 * (evidence.products + sum(s.products for s in solvers)),
+        passes=2 * (products + sum(s.products for s in solvers)),
         converged=fit.unconverged + sum(s.unconverged for s in solvers) == 0,
         **_sampling(problem, deviations),
     )
-    values = dict(zip(fit.model.names, fit.evidence.theta.tolist(), strict=True))
+    values = dict(zip(fit.evidence.names, fit.evidence.theta.tolist(), strict=True))
     return Inferred(
         evidence=fit.evidence,
         noise=posterior.noise,
         mean=mean,
         deviations=deviations,
         sinogram_variance=variance,
-        effective_dimension=evidence.effective_dimension(fit.evidence.theta),
+        effective_dimension=effective_dimension,
         freed_pixels=_count(freed),
         jitter=0.0,
         certificate=certificate,
@@ -272,7 +292,7 @@ def _deviations(
         seed,
         deadline=deadline,
         folder=folder,
-        digest="" if folder is None else _digest(problem, tempered),
+        digest="" if folder is None else samples_digest(problem, tempered),
         progress=progress,
     )
     complement = problem.complement
@@ -297,14 +317,3 @@ def _sampling(problem: Problem, deviations: SampledDeviations) -> dict[str, Any]
         "samples_asked": _samples_asked(problem),
         "closed_form": deviations.closed is not None,
     }
-
-
-def _digest(problem: Problem, tempered: WeightConditional) -> str:
-    """Identify everything that samples depend on but their seed."""
-    identity = f"{problem_digest(problem)} {problem.config} {tempered.noise} {type(tempered).__name__}"
-    digest = hashlib.sha256((identity + _complement_digest(problem)).encode())
-    for _, tensor in tempered.covariance.factors:
-        digest.update(tensor.detach().cpu().numpy().tobytes())
-    if isinstance(tempered, Compressed):
-        digest.update(tempered.factor.cpu().numpy().tobytes())
-    return digest.hexdigest()

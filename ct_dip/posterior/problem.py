@@ -245,13 +245,16 @@ def _complement(config: InferenceConfig, jacobian: Jacobian, whitened: Whitened)
         return white_complement(pixels, jacobian.image.device)
     if config.complement == "floor":
         return published_floor(whitened, jacobian.image.device)
+    return slope_complement(jacobian.image, pixel_noise(whitened), whitened.inverse.numel())
+
+
+def pixel_noise(whitened: Whitened) -> float:
+    """Compute ``σ/‖A e_j‖`` of a typical pixel: what the noise leaves open in it if all others are known."""
     transform = whitened.transform
     if isinstance(transform, SparseRayTransform):
         total = (transform.squared_row_norms * whitened.inverse.square()).sum()
-        seen = math.sqrt(float(total) / pixels)
-    else:
-        seen = rms_column_norm(transform, whitened.inverse, probes=_NORM_PROBES)
-    return slope_complement(jacobian.image, 1 / seen, whitened.inverse.numel())
+        return math.sqrt(math.prod(whitened.domain_shape) / float(total))
+    return 1 / rms_column_norm(transform, whitened.inverse, probes=_NORM_PROBES)
 
 
 def _measured_scales(jacobian: Jacobian, whitened: Whitened, seed: int) -> Tensor:

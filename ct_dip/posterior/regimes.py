@@ -15,6 +15,7 @@ from ct_dip.tangent.footprint import Footprint
 
 _LEAST_RANK = 64  # that is of any use
 _MOST_RANK = 4000
+_TV_RANK = 2  # by how much pseudo-measurements of TV make a compression larger, about
 _GRAMS = 0.6  # passes that the products of the features of a pixel with all others are worth
 
 
@@ -105,7 +106,8 @@ def _plan_exact(network: Footprint, scan: Scan, config: InferenceConfig) -> Regi
 
 def _plan_compressed(network: Footprint, scan: Scan, config: InferenceConfig, budget: int) -> RegimePlan:
     pixels, measurements = math.prod(scan.geometry.domain_shape), scan.sinogram.size
-    most = min(measurements, pixels, _MOST_RANK)
+    # With TV there are two measurements more of every pixel.
+    most = min(measurements if config.tv == "none" else pixels, pixels, _MOST_RANK)
     fitting = bisect.bisect_right(
         range(most + 1), budget, key=lambda rank: _compressed_bytes(network, scan, config, rank)
     )
@@ -113,7 +115,7 @@ def _plan_compressed(network: Footprint, scan: Scan, config: InferenceConfig, bu
     guess = min(max_rank, int(12 * min(measurements, pixels) ** 0.5))  # 8 to 15 were seen from 64² to 256²
     closed = has_closed_deviations(config, pixels)
     passes = {
-        "compression": 2 * guess,
+        "compression": 2 * guess * (1 if config.tv == "none" else 1 + _TV_RANK),
         "samples": config.samples,
         **({"pixel variances": pixels} if closed else {}),
         "accuracy check": 150,
@@ -139,6 +141,8 @@ def _compressed_bytes(network: Footprint, scan: Scan, config: InferenceConfig, r
     """Estimate memory: features and basis, small matrices, measurement noise, samples, J itself."""
     weights, measurements, pixels = network.parameters, scan.sinogram.size, _pixels(scan)
     fewer = min(measurements, pixels)
+    if config.tv != "none":  # another basis, of longer columns, beside the first
+        rank, measurements = rank * (1 + _TV_RANK), measurements + 2 * pixels
     terms = 1 if _one_term(config) else 60
     by_rank = network.number_bytes * rank * (weights + measurements) + 12 * (terms + 5) * rank**2
     # A block of the features in float64 and as much for vectors of weights, or for closed deviations as many

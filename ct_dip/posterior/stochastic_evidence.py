@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ct_dip.evidence.conditional import ConditionalEvidence
 from ct_dip.evidence.fit import EvidenceFit
 from ct_dip.evidence.marginal import CovarianceSum
-from ct_dip.evidence.model import EvidenceModel
 from ct_dip.posterior.iterative import Iterative, nystrom_preconditioner
 from ct_dip.posterior.problem import Problem
 from ct_dip.priors.weights import BlockPrior
@@ -44,7 +44,6 @@ class StochasticFit:
     """The end of the search, and how well it is known."""
 
     evidence: EvidenceFit
-    model: EvidenceModel
     log_det_error: float  # standard error of the evidence
     gradient: Gradient
     products: int  # with K
@@ -179,8 +178,48 @@ class StochasticEvidence:
         return torch.cat(parts, dim=1).cpu()  # where θ is
 
 
+class ConditionalStochasticEvidence:
+    """`ConditionalEvidence` by probes: the difference of two estimates, whose errors add up.
+
+    Args:
+        start: θ that the evidence of the sinogram has chosen.
+    """
+
+    def __init__(self, joint: StochasticEvidence, alone: StochasticEvidence, start: Tensor) -> None:
+        self.parts = joint, alone
+        self.model = ConditionalEvidence(joint=joint.model, alone=alone.model, start=start)
+
+    def gradient(self, theta: Tensor) -> Gradient:
+        """Estimate the gradient of ``log p(y | 0, θ) + log p(θ)``."""
+        joint, alone = (part.gradient(theta) for part in self.parts)
+        return Gradient(joint.value - alone.value, torch.hypot(joint.standard_error, alone.standard_error))
+
+    def log_evidence(self, theta: Tensor) -> Estimate:
+        """Estimate ``log p(y | 0, θ)``."""
+        joint, alone = (part.log_evidence(theta) for part in self.parts)
+        return Estimate(joint.value - alone.value, torch.hypot(joint.standard_error, alone.standard_error))
+
+    @property
+    def products(self) -> int:
+        """Products with K so far."""
+        return sum(part.products for part in self.parts)
+
+    @property
+    def worst_residual(self) -> float:
+        """The largest true relative residual so far."""
+        return max(part.worst_residual for part in self.parts)
+
+    @property
+    def unconverged(self) -> int:
+        """How many solves missed the tolerance."""
+        return sum(part.unconverged for part in self.parts)
+
+
 def fit_stochastic(
-    evidence: StochasticEvidence, *, steps: int = _STEPS, progress: Progress | None = None
+    evidence: StochasticEvidence | ConditionalStochasticEvidence,
+    *,
+    steps: int = _STEPS,
+    progress: Progress | None = None,
 ) -> StochasticFit:
     """Find the root of the gradient by BFGS steps of limited length, from where the fitted weights put θ.
 
@@ -210,7 +249,7 @@ def fit_stochastic(
             trace.append(float(gradient.value.norm()))
         at = theta
         value = evidence.log_evidence(at)
-    edge = (at <= lower + 1e-6) | (at >= upper - 1e-6)
+    edge = ((at <= lower + 1e-6) | (at >= upper - 1e-6)) & (lower < upper)
     converged = _in_errors(gradient, at, lower, upper) <= 1
     fit = EvidenceFit(
         theta=at,
@@ -226,7 +265,6 @@ def fit_stochastic(
     )
     return StochasticFit(
         evidence=fit,
-        model=model,
         log_det_error=float(value.standard_error),
         gradient=gradient,
         products=evidence.products,

@@ -9,6 +9,7 @@ import ct_dip
 from ct_dip.data.simulate import NoiseLevel, simulate
 from ct_dip.evaluation.heldout import heldout_views, misses_directions
 from ct_dip.geometry import FanBeam, ParallelBeam, Volume
+from ct_dip.posterior.fit import fit_posterior
 from ct_dip.progress import Progress
 from ct_dip.scanners import scanner
 
@@ -89,6 +90,20 @@ def test_total_variation_can_be_shown(scan):
     classical = ct_dip.reconstruct(scan, method="tv", strength=shown.settings["dip"]["strength"])
     np.testing.assert_allclose(shown.mean, classical.mean, rtol=1e-5, atol=1e-7)
     assert (shown.std > 0).all()
+
+
+def test_held_out_views_are_predicted_by_the_same_model(scan, calibrated, monkeypatch):
+    """Also with TV in the posterior, whose widening is its own."""
+    asked = []
+
+    def noted(fit, part, config, **options):
+        asked.append((part.sinogram.shape[0], config.tv))
+        return fit_posterior(fit, part, config, **options)
+
+    monkeypatch.setattr("ct_dip.methods.lin_dip.inference.fit_posterior", noted)
+    found = ct_dip.reconstruct(scan, method="lin-dip", tv="majorant", **QUICK)
+    assert asked == [(12, "majorant"), (15, "majorant")]
+    assert found.diagnostics["widening"] != calibrated.diagnostics["widening"]
 
 
 def test_what_is_lost_is_said(scan):

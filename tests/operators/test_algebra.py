@@ -8,6 +8,7 @@ from ct_dip.geometry import Volume
 from ct_dip.operators import ray_transform
 from ct_dip.operators.basic_maps import Diagonal, Identity, LowRank, Reshape
 from ct_dip.operators.differences import FiniteDifferences
+from ct_dip.operators.whitened import StackedWhitened, Whitened
 from ct_dip.scanners import scanner
 from tests.identities import assert_every_identity
 
@@ -27,6 +28,7 @@ MAPS = {
     "sum": D.T @ D + Diagonal(IMAGE),
     "difference": Diagonal(IMAGE) - Identity(5, 4),
     "multiple": 2.5 * A,
+    "stacked": StackedWhitened(*(Whitened(m, torch.ones(m.range_shape)) for m in (A, D))),
     "adjoint of a product": (A @ Diagonal(IMAGE) @ D.T).T,
     "measurement covariance": A @ (D.T @ D + Diagonal(IMAGE)) @ A.T + 0.3 * Identity(*A.range_shape),
 }
@@ -41,6 +43,7 @@ def test_the_algebra_is_that_of_matrices():
     a, d, x = A.dense(), D.dense(), torch.diag(IMAGE.flatten())
     expected = a @ (d.T @ d + x) @ a.T + 0.3 * torch.eye(len(a))
     torch.testing.assert_close(MAPS["measurement covariance"].dense(), expected)
+    torch.testing.assert_close(MAPS["stacked"].dense(), torch.cat([a, d]))
     torch.testing.assert_close((A - 3 * A).dense(), -2 * a)
     torch.testing.assert_close((A * 2 @ D.T).T.dense(), 2 * d @ a.T)
     torch.testing.assert_close(LowRank(U, V).dense(), U.T @ V)

@@ -84,6 +84,12 @@ def test_predcp_needs_passes_for_every_difference():
     assert with_it.passes["variances of differences"] == 2 * 28**2
 
 
+@pytest.mark.parametrize("regime", ["exact", "compressed"])
+def test_tv_needs_more_memory(regime):
+    without, with_it = (plan(40, 20, 58, regime=regime, tv=tv) for tv in ("none", "majorant"))
+    assert max(with_it.bytes.values()) > max(without.bytes.values())
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
