@@ -140,7 +140,7 @@ def run_tasks(
             task = under_way.pop(future)
             rows = list(_rows(future, task, tasks, labels))
             table.record(rows)
-            watch.see(rows)
+            watch.count(rows)
             failures += sum(row.state == "failed" for row in rows)
             if max_failures is not None and failures > max_failures:
                 last = next(row for row in reversed(rows) if row.state == "failed")
@@ -148,6 +148,7 @@ def run_tasks(
                     f"{failures} failed, more than --max-failures {max_failures}; the last was {last.label} "
                     f"with {last.method}: {last.error}"
                 )
+        watch.tell()
         table.beat()
 
 
@@ -172,14 +173,17 @@ class Watch:
         self.done = self.failed = 0
         self.sums: dict[str, tuple[float, int]] = {}
 
-    def see(self, rows: Iterable[Row]) -> None:
-        """Count finished rows, and tell the stage."""
+    def count(self, rows: Iterable[Row]) -> None:
+        """Take in finished rows."""
         for row in rows:
             self.done += row.state == "done"
             self.failed += row.state == "failed"
             if (quality := row.scores.get("psnr")) is not None:
                 total, count = self.sums.get(row.method, (0.0, 0))
                 self.sums[row.method] = total + quality, count + 1
+
+    def tell(self) -> None:
+        """Tell the stage how it goes; items per hour fall while nothing is finished."""
         if self.stage is not None:
             hours = max(time.monotonic() - self.start, 1e-3) / 3600
             means = {f"psnr_{method}": total / count for method, (total, count) in self.sums.items()}

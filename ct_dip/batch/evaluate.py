@@ -32,6 +32,7 @@ from ct_dip.errors import InputError, MemoryBudgetError
 from ct_dip.files import check_writable
 from ct_dip.pipeline import versions
 from ct_dip.progress import Progress
+from ct_dip.text import counted
 
 _FEWEST_UNITS = 4  # that items are dealt to where there are as many, so that a few cores have work
 _READ = 100  # items that are tried for one that can be read
@@ -281,6 +282,10 @@ def _pool(
         for worker, there in client.run(package_versions).items() if place.scheduler else ():
             if there != here:
                 raise InputError(f"worker {worker} has {there}, here is {here}; install the same there")
-        where = f"{place.workers} workers of" if place.scheduler is None and place.slurm is None else "on"
+        where = (
+            f"{counted(place.workers, 'worker')} of"
+            if place.scheduler is None and place.slurm is None
+            else "on"
+        )
         progress.note(f"{where} {client.scheduler.address}, dashboard at {client.dashboard_link}")
         yield DaskPool(client, order)

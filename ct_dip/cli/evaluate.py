@@ -56,6 +56,14 @@ def evaluate(
         list[str] | None,
         typer.Option("--set", help="Change one setting, for example tv.strength=0.5; repeat for more."),
     ] = None,
+    heldout: Annotated[
+        bool,
+        typer.Option(
+            "--heldout",
+            help="Run again without a fifth of the views and score how these are predicted, as --set "
+            "check=views does: for scans without a truth.",
+        ),
+    ] = False,
     seed: Annotated[int | None, typer.Option(help="Seed of the random numbers. Default: 0.", min=0)] = None,
     device: Device = None,
     workers: Annotated[
@@ -98,6 +106,7 @@ def evaluate(
 ) -> None:
     """Reconstruct and score many items of a dataset; record failures and go on."""
     from ct_dip.batch.evaluate import evaluate as run
+    from ct_dip.text import counted
 
     options = {"preset": preset, "seed": seed, "device": device}
     try:
@@ -110,7 +119,7 @@ def evaluate(
             views=views,
             bin=bin,
             config=config,
-            settings=set_ or (),
+            settings=[*(set_ or ()), *(["check=views"] if heldout else [])],
             workers=workers,
             threads=threads,
             scheduler=scheduler,
@@ -126,7 +135,12 @@ def evaluate(
         )
     except KeyboardInterrupt:
         raise InterruptedRunError(f"interrupted; run the same command to continue from {out}") from None
-    print_table(f"{len({row.item for row in rows})} items", summary(rows))
+    print_table(counted(len({row.item for row in rows}), "item"), summary(rows))
+    if unscored := without_scores(rows):
+        message(
+            f"{', '.join(unscored)}: nothing to compare with, and no error bars; --heldout (into another "
+            "--out) scores how views that were left out are predicted"
+        )
     failed = [row for row in rows if row.state == "failed"]
     if failed:
         message(f"first failure: {failed[0].label} with {failed[0].method}: {failed[0].error}")
@@ -151,3 +165,10 @@ def summary(rows: "Sequence[Row]") -> dict[str, str]:
                 parts.append(f"{MAIN[name].title} {MAIN[name].text(sum(known) / len(known))}")
         lines[method] = "; ".join(parts)
     return lines
+
+
+def without_scores(rows: "Sequence[Row]") -> list[str]:
+    """Methods of which no item that is done has a score."""
+    done = [row for row in rows if row.state == "done"]
+    scored = {row.method for row in done if any(name in row.scores for name in _SHOWN)}
+    return [method for method in dict.fromkeys(row.method for row in done) if method not in scored]

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 from ct_dip.data.prediction import Prediction
 from ct_dip.data.scan import Scan
 from ct_dip.data.scores import Mean
+from ct_dip.text import counted
 
 IMAGE, ERROR_BARS, HELDOUT = "psnr", "log_likelihood_1", "heldout_log_density"  # what methods are ranked by
 EVIDENCE = "evidence"  # what settings of one method are ranked by
@@ -97,8 +98,7 @@ class MethodTable:
     scans: dict[str, ScanLabel] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        count = len(self.digests)
-        return f"<MethodTable: {', '.join(self.methods)} on {count} scan{'s' if count != 1 else ''}>"
+        return f"<MethodTable: {', '.join(self.methods)} on {counted(len(self.digests), 'scan')}>"
 
     @property
     def methods(self) -> list[str]:

@@ -24,6 +24,7 @@ from ct_dip.files import write_bytes
 from ct_dip.methods import summary_of
 from ct_dip.pages.table_files import MAIN, cell_text
 from ct_dip.progress import format_duration
+from ct_dip.text import counted
 
 MARK = '<meta name="generator" content="ct-dip compare">'  # by which a page of ours is known
 MOST_SCANS = 12  # whose pictures are in a page, so that a phone still opens it
@@ -109,6 +110,7 @@ def page_environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["counted"] = counted
     environment.filters["duration"] = format_duration
     environment.filters["short"] = lambda value: f"{value:.2g}"
     return environment
@@ -122,7 +124,7 @@ def assets(*names: str) -> Markup:
 def heading(table: MethodTable) -> str:
     """Say how many methods and scans there are."""
     methods, scans = len(table.methods), len(table.digests)
-    return f"{methods} method{'s' * (methods > 1)} on {'one scan' if scans == 1 else f'{scans} scans'}"
+    return f"{counted(methods, 'method')} on {'one scan' if scans == 1 else f'{scans} scans'}"
 
 
 def ranking_sentences(table: MethodTable) -> list[str]:

@@ -6,6 +6,7 @@ import numpy as np
 
 from ct_dip.data.scores import LEVELS
 from ct_dip.pages.evaluation_rows import EvaluationRows
+from ct_dip.text import counted
 
 BINS = 24
 FEWEST = 3  # items of a distribution that is worth a picture
@@ -79,7 +80,7 @@ def _distribution(title: str, about: str, values: dict[str, list[float]]) -> Dis
                 method=method,
                 bars=(counts[method] / tallest).tolist(),
                 median=(float(np.median(found)) - low) / (high - low),
-                text=f"median {np.median(found):.4g}, {len(found)} items",
+                text=f"median {np.median(found):.4g}, {counted(len(found), 'item')}",
             )
             for method, found in values.items()
         ],

@@ -19,7 +19,7 @@ from ct_dip.pages.dataset_cases import Case, cases, chosen_labels
 from ct_dip.pages.dataset_charts import calibrations, distributions
 from ct_dip.pages.evaluation_rows import STATES, EvaluationRow, EvaluationRows, figures_of
 from ct_dip.pages.table_files import MAIN
-from ct_dip.text import shortened
+from ct_dip.text import counted, shortened
 
 MARK = '<meta name="generator" content="ct-dip evaluate">'  # by which a page of ours is known
 MOST_ROWS = 20_000  # of the table in a page, so that a browser still opens it
@@ -82,19 +82,15 @@ def render_dataset_page(
 def state_sentence(rows: EvaluationRows) -> str:
     """Say how far the evaluation is."""
     total, counts = len(rows.rows), {state: rows.count(state) for state in STATES}
+    on = f"{counted(len(rows.methods), 'method')} on {counted(len(rows.items), 'item')}"
     if counts["done"] == total:
-        return f"All {total} runs are done: {_methods(rows)} on {len(rows.items)} items."
+        return f"All {total} runs are done: {on}." if total != 1 else f"The run is done: {on}."
     words = {"failed": "failed", "running": "under way", "pending": "not begun"}
     rest = ", ".join(f"{counts[state]} {word}" for state, word in words.items() if counts[state])
     finished = counts["running"] + counts["pending"] == 0
-    return (
-        f"{counts['done']} of {total} runs are done ({_methods(rows)} on {len(rows.items)} items), {rest}."
-        + ("" if finished else " This page shows what is finished so far.")
+    return f"{counts['done']} of {total} runs are done ({on}), {rest}." + (
+        "" if finished else " This page shows what is finished so far."
     )
-
-
-def _methods(rows: EvaluationRows) -> str:
-    return f"{len(rows.methods)} method{'s' * (len(rows.methods) > 1)}"
 
 
 def progress_of(rows: EvaluationRows, method: str) -> dict[str, Any]:

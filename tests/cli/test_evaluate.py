@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from ct_dip.batch.table import Table
+from ct_dip.batch.table import Table, read_rows
 from ct_dip.cli import main
 from ct_dip.data.scan_file import write_scan
 from ct_dip.data.simulate import NoiseLevel, simulate
@@ -36,6 +36,22 @@ def test_a_dataset_is_evaluated_and_shown(folder, capsys):
     page = (folder / "out/evaluation.html").read_text()
     assert "3 scan files" in page
     assert "s1" in page
+
+
+def test_items_without_a_truth_are_scored_by_views_when_asked(folder, capsys):
+    scan = simulate("ellipses", GEOMETRY, noise=NoiseLevel(relative=0.05), seed=9)
+    write_scan(folder / "measured/m.h5", dataclasses.replace(scan, ground_truth=None))
+    command = ["evaluate", "measured", "--method", "fbp", "--workers", "0"]
+    assert main([*command, "--out", "plain"]) == 0
+    told = " ".join(capsys.readouterr().err.split())
+    assert "1 item " in told
+    assert "fbp: nothing to compare with" in told
+    assert "--heldout" in told
+    assert main([*command, "--out", "scored", "--heldout"]) == 0
+    told = capsys.readouterr().err
+    assert "nothing to compare with" not in told
+    (row,) = read_rows(folder / "scored")
+    assert row.scores["heldout_misfit"] > 0
 
 
 def test_a_run_that_has_hardly_begun_has_a_page(folder, capsys):

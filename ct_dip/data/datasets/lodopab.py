@@ -28,6 +28,7 @@ from ct_dip.data.scan import Scan
 from ct_dip.errors import InputError, ScanError
 from ct_dip.files import write_bytes
 from ct_dip.geometry import Geometry, ParallelBeam, Volume, geometry_from_dict
+from ct_dip.text import counted
 
 PARTS = ("train", "validation", "test", "challenge")
 LENGTHS = {"train": 35820, "validation": 3522, "test": 3553, "challenge": 3678}
@@ -160,8 +161,8 @@ class LoDoPaB(Dataset):
         views, detectors = self.geometry.range_shape
         rows, columns = self.geometry.domain_shape
         return (
-            f"{self.layout.source}, part {self.part}: {len(self)} scans of {views} views × {detectors} bins, "
-            f"{rows} × {columns} pixels, {self.layout.photons:g} photons"
+            f"{self.layout.source}, part {self.part}: {counted(len(self), 'scan')} of {views} views × "
+            f"{detectors} bins, {rows} × {columns} pixels, {self.layout.photons:g} photons"
             + ("" if self._has_truth else ", no ground truth")
         )
 

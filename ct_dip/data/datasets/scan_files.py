@@ -25,6 +25,7 @@ from ct_dip.data.reference_file import read_reference
 from ct_dip.data.scan import Scan
 from ct_dip.data.scan_file import read_scan
 from ct_dip.errors import InputError
+from ct_dip.text import counted
 
 ENDINGS = (".h5", ".hdf5")
 _COLUMNS = ("scan", "reference", "label")
@@ -64,7 +65,7 @@ class ScanFiles(Dataset):
 
     def describe(self) -> str:
         """Return how many there are, and where."""
-        return f"{len(self)} scan file{'s' * (len(self) > 1)} of {self._origin}"
+        return f"{counted(len(self), 'scan file')} of {self._origin}"
 
     def read(self, index: int) -> Scan:
         """Read the scan file."""

@@ -27,6 +27,7 @@ from ct_dip.data.scan import Scan
 from ct_dip.errors import InputError, ScanError
 from ct_dip.geometry import FanBeam, Geometry, Volume
 from ct_dip.scanners import view_angles
+from ct_dip.text import counted
 
 MODES = ("mode1", "mode2", "mode3")
 SIDE = 1024
@@ -92,7 +93,9 @@ class TwoDetect(Dataset):
 
     def describe(self) -> str:
         """Return the number of slices, and their mode."""
-        return f"2DeteCT, {self.mode}: {len(self)} measured slices, {self.side} × {self.side} pixels"
+        return (
+            f"2DeteCT, {self.mode}: {counted(len(self), 'measured slice')}, {self.side} × {self.side} pixels"
+        )
 
     @property
     def full_geometry(self) -> Geometry | None:
