@@ -65,16 +65,21 @@ def load_matrix(path: Path) -> Any | None:
 
 
 @contextlib.contextmanager
-def one_at_a_time(folder: Path) -> Iterator[None]:
-    """Let one process of this machine into the block for a cache: the others wait, and find what it made."""
+def one_at_a_time(path: Path) -> Iterator[None]:
+    """Let one process of this machine make a matrix: others that need it wait, and find what it made.
+
+    Another matrix has another lock: one that takes minutes to assemble keeps nobody else from theirs.
+    """
+    lock = path.with_name(f".{path.stem}.lock")
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError, ImportError):  # where nothing can be locked, each makes its own
             import fcntl
 
-            _make_folder(folder)
-            descriptor = os.open(folder, os.O_RDONLY)
+            _make_folder(path.parent)
+            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
             stack.callback(os.close, descriptor)
             fcntl.flock(descriptor, fcntl.LOCK_EX)
+            stack.callback(_remove, lock)
         yield
 
 
@@ -100,7 +105,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def _trim(folder: Path, keep: Path) -> None:
-    for leftover in folder.glob(".matrix-*.part"):  # of writers that were killed
+    for leftover in folder.glob(".matrix-*"):  # of writers that were killed
         with contextlib.suppress(OSError):
             if time.time() - leftover.stat().st_mtime > _STALE_SECONDS:
                 leftover.unlink()
@@ -114,6 +119,10 @@ def _trim(folder: Path, keep: Path) -> None:
         if total <= _LIMIT_BYTES:
             break
         if path != keep:
-            with contextlib.suppress(OSError):
-                path.unlink()
+            _remove(path)
             total -= size
+
+
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink()

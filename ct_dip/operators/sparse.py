@@ -127,7 +127,7 @@ def _load_or_assemble(geometry: Geometry, kernel: str) -> Any:
     matrix = cache.load_matrix(path)
     if matrix is not None:
         return matrix
-    with cache.one_at_a_time(folder):
+    with cache.one_at_a_time(path):
         matrix = cache.load_matrix(path)
         if matrix is None:
             _log.info("assembling the projection matrix of %s", geometry.range_shape)

@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+import threading
 import time
 import warnings
 import zipfile
@@ -238,3 +239,22 @@ def test_squared_row_norms_are_those_of_the_matrix():
     transform = SparseRayTransform(scanner(Volume(shape=(7, 6)), views=5))
     expected = transform.dense().square().sum(dim=1).reshape(transform.range_shape)
     torch.testing.assert_close(transform.squared_row_norms, expected)
+
+
+def test_a_matrix_does_not_wait_for_another_one(folder):
+    entered = {name: threading.Event() for name in "ab"}
+
+    def enter(name):
+        with cache.one_at_a_time(folder / f"matrix-{name}.npz"):
+            entered[name].set()
+
+    with cache.one_at_a_time(folder / "matrix-a.npz"):
+        threads = [threading.Thread(target=enter, args=name, daemon=True) for name in "ab"]
+        for thread in threads:
+            thread.start()
+        assert entered["b"].wait(10)
+        assert not entered["a"].wait(0.1)
+    assert entered["a"].wait(10)
+    for thread in threads:
+        thread.join()
+    assert list(folder.iterdir()) == []
