@@ -154,7 +154,12 @@ def _write_submissions(folder: Path, dataset: Dataset, rows: Sequence[Row]) -> N
     assert isinstance(dataset, LoDoPaB)
     for method in dict.fromkeys(row.method for row in rows):
         found = {row.item: folder / row.result for row in rows if row.method == method and row.result}
-        write_submission(folder / f"submission-{method}.zip", dataset, functools.partial(_image, found))
+        write_submission(folder / submission_file(method), dataset, functools.partial(_image, found))
+
+
+def submission_file(method: str) -> str:
+    """Return the name of a method's file for LoDoPaB's challenge."""
+    return f"submission-{method}.zip"
 
 
 def _image(found: Mapping[int, Path], item: int) -> Floats | None:

@@ -83,6 +83,8 @@ def _prediction_or_error(
     scan: Scan, reference: Floats | None, config: RunConfig, budget: int
 ) -> Prediction | Exception:
     try:
-        return reconstruct(scan, config, memory_budget=budget, reference=reference).plain()
+        # Quietly: the evaluation shows one bar, not those of its items.
+        made = reconstruct(scan, config, memory_budget=budget, reference=reference, progress=Progress())
+        return made.plain()
     except Exception as error:  # whatever it is, the other scans still have something to show
         return error

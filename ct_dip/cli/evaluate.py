@@ -106,6 +106,7 @@ def evaluate(
 ) -> None:
     """Reconstruct and score many items of a dataset; record failures and go on."""
     from ct_dip.batch.evaluate import evaluate as run
+    from ct_dip.batch.evaluate import submission_file
     from ct_dip.text import counted
 
     options = {"preset": preset, "seed": seed, "device": device}
@@ -136,7 +137,11 @@ def evaluate(
     except KeyboardInterrupt:
         raise InterruptedRunError(f"interrupted; run the same command to continue from {out}") from None
     print_table(counted(len({row.item for row in rows}), "item"), summary(rows))
-    if unscored := without_scores(rows):
+    unscored = without_scores(rows)
+    if submission:
+        for name in dict.fromkeys(row.method for row in rows):
+            message(f"{out / submission_file(name)} can be uploaded to LoDoPaB's challenge")
+    elif unscored:
         message(
             f"{', '.join(unscored)}: nothing to compare with, and no error bars; --heldout (into another "
             "--out) scores how views that were left out are predicted"

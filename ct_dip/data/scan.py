@@ -101,7 +101,7 @@ class Scan:
         if not finite.all():
             first = tuple(int(i) for i in np.argwhere(~finite)[0])
             raise ScanError(
-                f"{name}{list(first)} is {values[first]} and {np.sum(~finite) - 1} more values are not "
+                f"{name}{list(first)} is {values[first]}: {np.sum(~finite)} of {finite.size} values not "
                 "finite in float32; mask dead detectors or interpolate them first"
             )
         frozen.flags.writeable = False

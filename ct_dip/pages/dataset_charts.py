@@ -132,7 +132,7 @@ def calibrations(rows: EvaluationRows) -> list[Calibration]:
                 items=len(near[0.95]),
                 text=(
                     f"95 % error bars hold {100 * np.mean(near[0.95]):.1f} % of the pixels near the object; "
-                    f"{100 * low:.1f} to {100 * high:.1f} % in 8 items of 10"
+                    f"{100 * low:.1f} to {100 * high:.1f} % in the middle 80 % of the items"
                 ),
             )
         )

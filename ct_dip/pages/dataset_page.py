@@ -35,7 +35,7 @@ def write_dataset_page(
 
     Args:
         path: of the page, in the folder that paths of results are relative to.
-        title: what stands above everything: the dataset.
+        title: what stands above everything: the dataset, and after a colon what is in it.
         about: where the table of all figures is, or what else a reader should know.
     """
     path, every = Path(path), EvaluationRows(rows=rows)
@@ -51,6 +51,7 @@ def render_dataset_page(
     method, figure, _ = chosen_labels(rows)
     links = {(case.label, method): address for case in found for method, address in case.pages}
     items = item_table(rows, links)
+    name, _, shape = title.partition(": ")
     return (
         page_environment()
         .get_template("dataset.html.j2")
@@ -58,7 +59,8 @@ def render_dataset_page(
             mark=Markup(MARK),
             style=assets("report.css", "compare.css", "dataset.css"),
             script=assets("compare.js", "dataset.js"),
-            title=title,
+            title=name,
+            shape=shape,
             about=about,
             rows=rows,
             state=state_sentence(rows),

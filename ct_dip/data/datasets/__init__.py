@@ -37,8 +37,8 @@ def open_dataset(
     Args:
         path: a LoDoPaB or 2DeteCT folder, a folder of scan files, a scan file or several, a pattern or a CSV
             manifest.
-        part: of LoDoPaB ``train``, ``validation``, ``test`` (the default) or ``challenge``; of 2DeteCT
-            ``mode1``, ``mode2`` (the default) or ``mode3``. Scan files have none.
+        part: of LoDoPaB ``train``, ``validation``, ``test`` (the default where there are several) or
+            ``challenge``; of 2DeteCT ``mode1``, ``mode2`` (the default) or ``mode3``. Scan files have none.
         views: how many evenly spaced views to keep of every scan.
         bin: how many neighbouring detector bins become one.
         side: pixels of the sides of 2DeteCT's images, 1024 by default. The others have images of their own.
@@ -58,7 +58,7 @@ def open_dataset(
     if side is not None:
         raise InputError(f"{path} has images of its own size, but side {side} was asked for; drop it")
     if is_lodopab(names):
-        return LoDoPaB(path, part or "test", **subsets)
+        return LoDoPaB(path, part, **subsets)
     if part is not None:
         raise InputError(f"{path} has no parts, but part {part!r} was asked for; drop it")
     if path.is_dir():

@@ -118,19 +118,21 @@ class LoDoPaB(Dataset):
 
     Args:
         folder: with the files as they were unpacked.
-        part: ``train``, ``validation``, ``test``, or ``challenge``, which has no ground truth.
+        part: ``train``, ``validation``, ``test``, or ``challenge``, which has no ground truth; by default
+            ``test``, or the only one that is there.
     """
 
-    def __init__(self, folder: str | Path, part: str = "test", **subsets: Any) -> None:
+    def __init__(self, folder: str | Path, part: str | None = None, **subsets: Any) -> None:
         super().__init__(**subsets)
-        self.folder, self.part = Path(folder), part
+        self.folder = Path(folder)
         self.layout = Layout.read(self.folder)
         self._stacks = Stacks()
         names = [path.name for path in self.folder.iterdir()]
         found = [match.groups() for match in map(_FILE.fullmatch, names) if match]
+        parts = sorted({name for name, _ in found})
+        self.part = part = part or (parts[0] if len(parts) == 1 else "test")
         numbers = [int(number) for name, number in found if name == part]
         if not numbers:
-            parts = sorted({name for name, _ in found})
             raise InputError(
                 f"{self.folder} has no part {part!r} (observation_{part}_000.hdf5, …); "
                 + (f"choose from {', '.join(parts)}" if parts else "check the folder")

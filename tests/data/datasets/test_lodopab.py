@@ -132,6 +132,9 @@ def test_the_challenge_has_no_truth(folder):
     (folder / "observation_test_001.hdf5").rename(folder / "observation_challenge_000.hdf5")
     dataset = open_dataset(folder, part="challenge")
     assert len(dataset) == 2
+    assert open_dataset(folder).part == "test"
+    (folder / "observation_test_000.hdf5").unlink()
+    assert open_dataset(folder).part == "challenge"  # the only one
     assert dataset[1].ground_truth is None
     assert "no ground truth" in dataset.describe()
 
