@@ -90,6 +90,7 @@ class Ensemble:
 
     Args:
         network: in place of the U-Net; all N start from its weights. See `ct_dip.dip.own_network`.
+        starts: of the scans, where they are known; made of them by total variation if not.
 
     Attributes:
         variant: of a subclass, what makes its fit another than this one.
@@ -105,17 +106,18 @@ class Ensemble:
         transform: LinearMap,
         device: torch.device,
         network: nn.Module | None = None,
+        starts: Sequence[Start] | None = None,
     ) -> None:
         self.scans, self.config, self.device = scans, config, device
         # Of its tensors a step uses the buffers alone, which a U-Net has none of.
         self.template = UNet(unet_shape(config)) if network is None else copy.deepcopy(network).cpu().float()
         self.skeleton = copy.deepcopy(self.template).to("meta" if network is None else device)
         self.sizes = {name: p.shape for name, p in self.skeleton.named_parameters()}
-        distinct = {id(scan): scan for scan in scans}
-        made = dict(
-            zip(distinct, make_starts(list(distinct.values()), config, transform, device), strict=True)
-        )
-        starts = [made[id(scan)] for scan in scans]
+        if starts is None:
+            distinct = {id(scan): scan for scan in scans}
+            made = make_starts(list(distinct.values()), config, transform, device)
+            of_scan = dict(zip(distinct, made, strict=True))
+            starts = [of_scan[id(scan)] for scan in scans]
         self.scales = [start.scale for start in starts]
         self.strengths = [start.strength for start in starts]
         self.targets = make_targets(

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ct_dip.arrays import Floats
+from ct_dip.classical.fbp import fbp
 from ct_dip.classical.tv import DEFAULT_STRENGTH
 from ct_dip.config import Preset, RunConfig
 from ct_dip.data.prediction import Prediction
@@ -20,6 +21,7 @@ from ct_dip.dip.ensemble import DipFit, Ensemble
 from ct_dip.dip.fit import fit_bytes, fit_many
 from ct_dip.dip.own_network import UNET_SETTINGS, network_name, refuse_unet_settings
 from ct_dip.dip.presets import resolve, unet_shape
+from ct_dip.dip.start import Start
 from ct_dip.dip.unet import UNet
 from ct_dip.errors import InputError
 from ct_dip.method import Job, Method
@@ -167,12 +169,32 @@ def used_settings(given: Mapping[str, Any], fit: DipFit) -> dict[str, Any]:
 def trial_ensemble(
     scan: Scan, config: DipRun, plan: Plan, transform: RayTransform, members: int = 1
 ) -> Ensemble:
-    """Return a fit that never ends, to measure the time of its steps."""
+    """Return a fit that never ends, to measure the time of its steps.
+
+    It starts from FBP: total variation, and the choice of its strength, would take longer than any trial.
+    """
     dip = resolve(config.dip, scan.geometry.domain_shape)
-    endless = dip.model_copy(update={"stopping": "budget", "max_steps": 10**9, "strength": DEFAULT_STRENGTH})
-    seeds = list(range(members))
+    endless = dip.model_copy(update={"stopping": "budget", "max_steps": 10**9})
+    sinogram = torch.as_tensor(scan.sinogram.copy())
+    image = fbp(sinogram, scan.geometry, filter="hann").clamp(min=0)
+    variance, known = scan.variance_or_estimate()
+    start = Start(
+        sinogram=sinogram,
+        variance=variance,
+        noise_known=known,
+        image=image,
+        scale=max(float(image.max()), 1e-9),
+        strength=DEFAULT_STRENGTH,
+        tv_misfit=1.0,
+    )
     return Ensemble(
-        [scan] * members, endless, seeds, transform, torch.device("cpu"), plan.given.get("network")
+        [scan] * members,
+        endless,
+        list(range(members)),
+        transform,
+        torch.device("cpu"),
+        plan.given.get("network"),
+        starts=[start] * members,
     )
 
 
