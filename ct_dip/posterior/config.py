@@ -33,8 +33,8 @@ class InferenceConfig(Section):
     found by evidence (``white``), the published constant (``floor``), or none."""
     tv: Literal["none", "majorant"] = "none"
     """Whether the posterior knows of the total variation that the network's fit minimised: as a Gaussian
-    that touches it at the fitted image (``majorant``), or not (``none``). The posterior mean x* becomes as
-    good an image as f(w̃); held-out views widen the error bars in either case."""
+    that touches it at the fitted image (``majorant``), or not (``none``). With it the posterior mean x* is
+    about as good an image as f(w̃), and held-out views widen the error bars by more."""
     noise: Literal["learned", "fixed"] = "learned"
     """Whether the size of the noise is found by evidence or taken as stated."""
     temper: float = Field(default=1.0, gt=0, le=1)
