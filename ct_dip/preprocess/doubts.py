@@ -13,6 +13,7 @@ What no data can show, so that nobody looks for it here:
 - Distances of a fan that are exchanged: a ray's direction depends only on ``source_origin + origin_detector``
   and its distance from the axis is proportional to ``source_origin``, so the data are those of a larger or
   smaller object. It shows where that object does not fit the grid any more.
+- A wrong arc of an object that is round and in the middle: all of its views are the same.
 """
 
 import math
@@ -77,10 +78,9 @@ def _slip(sinogram: Floats, geometry: Geometry) -> str | None:
     factor, reading = max(zip(factors, readings, strict=True), key=lambda pair: pair[0] / pair[1].clear)
     if factor <= reading.clear:
         return None
-    return (
-        f"{reading.slip}: as stated, views contradict one another "
-        f"{math.sqrt(factor):.2g} times as much. {reading.fix}"
-    )
+    times = math.sqrt(factor)
+    more = f"{times:.2g} times as much" if times > 1.2 else "more"
+    return f"{reading.slip}: as stated, views contradict one another {more}. {reading.fix}"
 
 
 def _consistency_factor(stated: Energies | None, reading: Reading) -> float:

@@ -63,6 +63,34 @@ def test_half_a_turn_and_a_full_one_are_told_apart(kind):
         assert ("State an arc of 180°" if half else "State an arc of 360°") in doubt
 
 
+@pytest.mark.parametrize("degrees", [90, 165, 200, 320])
+def test_right_arcs_other_than_turns_are_not_doubted(degrees):
+    """Whatever else is wrong with the readings."""
+    generator = np.random.default_rng(degrees)
+    disk = np.hypot(*np.meshgrid(*Volume(shape=(120, 120), pixel_size=1 / 3).pixel_centers())) < 10
+    for image in ("walnut", character(), disk.astype(float)):
+        geometry = scanner(VOLUME, views=int(generator.choice([20, 40, 80])), arc=math.radians(degrees))
+        scan = simulate(image, geometry, noise=NoiseLevel(relative=0.03), seed=degrees)
+        y = scan.sinogram.astype(float)
+        stripes = 0.03 * y.mean() * generator.standard_normal(geometry.detectors)
+        drift = 1 + 0.04 * np.linspace(0, 1, geometry.views)[:, None]
+        for spoilt in (y, y * drift, y + stripes, y - 0.12 * y**2 / y.max()):
+            assert [doubt for doubt in doubts(stated(scan, spoilt)) if "angles cover" in doubt] == []
+
+
+@pytest.mark.parametrize(("true", "wrong"), [(180, 90), (180, 120), (180, 200), (360, 90), (360, 270)])
+def test_a_wrong_arc_is_found_if_the_object_is_not_round_and_in_the_middle(true, wrong):
+    x, y = Volume(shape=(120, 120), pixel_size=1 / 3).pixel_centers()
+    x, y = x - 3, y[:, None] + 4
+    image = 1.0 * ((x / 10) ** 2 + (y / 7) ** 2 < 1) - 0.5 * (np.hypot(x - 3, y - 2) < 2)
+    geometry = scanner(VOLUME, views=60, arc=math.radians(true))
+    for seed in range(3):
+        scan = simulate(image, geometry, noise=NoiseLevel(relative=0.03), seed=seed)
+        (doubt,) = doubts(stated(scan, angles=view_angles(60, math.radians(wrong))))
+        assert f"angles cover {wrong}°" in doubt
+        assert f"State an arc of {true}°" in doubt
+
+
 @pytest.mark.parametrize("kind", OBJECTS)
 @pytest.mark.parametrize("beam", ["half turn", "full turn", "fan"])
 def test_transposed_sinograms_and_radians_for_degrees_are_found(beam, kind):
