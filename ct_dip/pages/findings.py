@@ -28,6 +28,11 @@ CORRELATION_CAUTION = 0.2  # by a fifth
 CORRELATION_POOR = 0.6  # twice
 DRIFT_CAUTION = 0.25  # of the noise: what a quarter more noise would do, in every detector of a view at once
 DRIFT_POOR = 1.0  # whole views are off by as much as the noise
+# A detector that is off in every view, by its mean: an edge that the grid cannot show, or a bad detector.
+STRIPE_CAUTION = (
+    0.25  # of the noise, as for drifts; a stripe is the same in all views, so their number does not help
+)
+STRIPE_POOR = 3.0  # a detector that measures something else
 IMPLAUSIBLE = "The data look implausible"  # title of every warning that a run gave about its input
 
 CHECK_SCAN = (
@@ -35,8 +40,9 @@ CHECK_SCAN = (
     "Correct it and reconstruct again."
 )
 CHECK_RESIDUALS = (
-    "Look at the unexplained part of the sinogram below. Stripes and outlines point to a wrong geometry or "
-    "rotation axis, or to bad detectors; correct the scan and reconstruct again."
+    "Look at the unexplained part of the sinogram below. Outlines point to a wrong geometry or rotation "
+    "axis, stripes to bad detectors, too (ct-dip import --remove-stripes); correct the scan and reconstruct "
+    "again."
 )
 CHECK_NOISE = "Check the noise that the scan states (ct-dip info shows it), correct it and reconstruct again."
 MORE_STEPS = "Reconstruct again with --preset thorough, or with a larger --set dip.max_steps=N."
@@ -102,6 +108,9 @@ def _leftover_finding(ratio: float, structure: Structure | None) -> Finding:
             correlated = "good"
         if a < math.sqrt(BEYOND_CHANCE) * structure.drift_error:  # chance is Gaussian in the drift's square
             drifting = "good"
+        striped = level_of(structure.stripe, STRIPE_CAUTION, STRIPE_POOR)
+        if structure.stripe < structure.stripe_chance:
+            striped = "good"
         if correlated != "good":
             text += (
                 f" Neighbouring detectors differ together: they correlate at {r:.2f}, where noise alone "
@@ -113,9 +122,17 @@ def _leftover_finding(ratio: float, structure: Structure | None) -> Finding:
                 f" Whole views differ together: their means stray by {a:.2f} of the noise more than chance "
                 f"allows; up to {DRIFT_CAUTION:g} would be harmless."
             )
-        if correlated == drifting == "good":
-            text += " Neither neighbouring detectors nor whole views differ together."
-        level = max(level, correlated, drifting, key=ORDER.index)
+        if striped != "good":
+            text += (
+                f" A detector differs in the same direction in every view, by {structure.stripe:.2g} of the "
+                f"noise on average, where chance allows {structure.stripe_chance:.2g}: a stripe of the "
+                "sinogram, which draws a ring into the image."
+            )
+        if correlated == drifting == striped == "good":
+            text += (
+                " Neither neighbouring detectors, whole views, nor a detector in all views differ together."
+            )
+        level = max(level, correlated, drifting, striped, key=ORDER.index)
     if level == "good" and ratio < LEFTOVER_LOW:
         return Finding("caution", "The image follows the noise of the measurements", text, CHECK_NOISE)
     titles = {"good": "explains the measurements", "caution": "explains the measurements in part"}

@@ -45,6 +45,17 @@ def test_a_drift_of_the_views_is_found(ends):
     assert found.drift > 2 * found.drift_error
 
 
+def test_a_stripe_is_found_and_white_noise_has_none():
+    found = [residual_structure(white(seed)) for seed in range(90)]
+    assert sum(s.stripe > s.stripe_chance for s in found) <= 1  # 0.09 are expected
+    striped = white()
+    striped[:, 30] += 1.3
+    found = residual_structure(striped)
+    assert found.stripe == pytest.approx(1.3, abs=4 / np.sqrt(VIEWS))
+    assert found.stripe > 2 * found.stripe_chance
+    assert found.drift < np.sqrt(3) * found.drift_error
+
+
 def test_too_little_to_tell():
     assert residual_structure(np.ones((5, 1))) is None
     assert residual_structure(np.zeros((5, 4))) is None

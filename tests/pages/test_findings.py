@@ -55,6 +55,17 @@ def test_structure_counts_as_well_as_size(monkeypatch, correlation, drift, level
     assert found.level == "poor"
 
 
+@pytest.mark.parametrize(
+    ("stripe", "level"), [(0.2, "good"), (0.39, "good"), (1.3, "caution"), (3.1, "poor")]
+)
+def test_a_detector_that_is_off_in_every_view_is_said(monkeypatch, stripe, level):
+    monkeypatch.setattr(module, "residual_structure", lambda _: Structure(0, 0.02, 0, 0.1, stripe, 0.4))
+    (found,) = findings({"sinogram_chi2": 1.0}, SILENT)
+    assert found.level == level
+    assert ("draws a ring" in found.text) == (level != "good")
+    assert ("Neither neighbouring" in found.text) == (level == "good")
+
+
 def test_structure_within_chance_does_not_count(monkeypatch):
     """A tiny scan: 3 standard errors are more than what would matter."""
     monkeypatch.setattr(module, "residual_structure", lambda _: Structure(0.29, 0.1, 0.34, 0.2))
