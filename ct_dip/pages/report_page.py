@@ -85,6 +85,7 @@ def render_report(result: Prediction, *, source: str = "") -> str:
         data=payload(result),
         verdict=believed,
         certainty=certainty(result),
+        freed=freed_sentence(result),
         classical=classical_sentence(result, scores),
         findings=findings,
         sign=SIGN,
@@ -101,6 +102,15 @@ def render_report(result: Prediction, *, source: str = "") -> str:
         figures=[row for each in (scores, heldout) if each is not None for row in score_rows(each)],
         metrics=list(flatten(result.diagnostics)),
     )
+
+
+def freed_sentence(result: Prediction) -> str:
+    """Explain the blocks of wide error bars, if there are any; see `ct_dip.posterior.relevance`."""
+    count = result.diagnostics.get("freed_pixels")
+    if not isinstance(count, int) or not count:
+        return ""
+    pixels = "1 pixel has a wider error bar" if count == 1 else f"{count} pixels have wider error bars"
+    return f"{pixels} than the network alone gives, since the measurements contradict it there."
 
 
 def classical_sentence(result: Prediction, scores: Scores | None) -> str:
@@ -165,7 +175,8 @@ def payload(result: Prediction) -> dict[str, Any]:
     if result.std is not None:
         reach = result.pixel_distribution.reach(0.95)
         wide = reach * float(np.quantile(result.std[seen], 0.998)) or 1.0  # the script widens it likewise
-        images.append(_image("std", "Error bar (95 %)", "std", 0.0, wide, result.std))
+        about = " ".join(filter(None, [ABOUT["std"], freed_sentence(result)]))
+        images.append(_image("std", "Error bar (95 %)", "std", 0.0, wide, result.std, about))
     if compared is not None:
         error = result.difference(compared)
         largest = float(np.nanquantile(np.abs(error), 0.995)) or 1.0

@@ -323,3 +323,12 @@ def test_a_verdict_that_is_not_good_says_what_to_do_next():
     narrow = page.render_report(replace(result, std=0.4 * result.std))
     assert "What to do next:" in narrow
     assert "Do not quote these error bars" in narrow
+
+
+def test_freed_pixels_are_named_beside_the_error_bars():
+    """They are bright blocks, perhaps in empty air, that nothing else on the page explains."""
+    result = synthetic_result()
+    freed = replace(result, diagnostics=result.diagnostics | {"freed_pixels": 9})
+    words = "9 pixels have wider error bars than the network alone gives"
+    assert page.render_report(freed).count(words) == 2  # how sure are we, and below the picture
+    assert "wider error bars than the network" not in page.render_report(result)
