@@ -17,5 +17,6 @@ def budget_warning(metrics: Mapping[str, Any]) -> str | None:
         return None
     return (
         f"The network was stopped by its budget of {steps} steps at a misfit of {misfit:.2g}, where 1 is the "
-        "noise. Give it more: --preset thorough, or a larger dip.max_steps."
+        "noise. Give it more: --preset balanced after fast, thorough after balanced, or a larger "
+        "dip.max_steps."
     )

@@ -45,7 +45,10 @@ CHECK_RESIDUALS = (
     "again."
 )
 CHECK_NOISE = "Check the noise that the scan states (ct-dip info shows it), correct it and reconstruct again."
-MORE_STEPS = "Reconstruct again with --preset thorough, or with a larger --set dip.max_steps=N."
+MORE_STEPS = (
+    "Reconstruct again with --preset balanced (after fast) or thorough (after balanced), or with a larger "
+    "--set dip.max_steps=N."
+)
 MORE_WORK = "Reconstruct again with more --budget-memory or --budget-minutes, or with --regime exact."
 FEW_VIEWS = "Trust the typical width of the error bars more than their pattern; more views would help."
 

@@ -155,7 +155,10 @@ def _heldout_verdict(heldout: HeldoutScores, findings: Sequence[Finding]) -> Fin
     doubts = [f for f in findings if f.level == "poor" or f.title == IMPLAUSIBLE]
     odd = [f for f in findings if f.level == "caution" and f not in doubts]
     if odd:
-        text += f" These views have felt what else was noticed: {_inside(_reasons(odd))}."
+        text += (
+            f" Also noticed: {_inside(_reasons(odd))}. That affects the held-out views as well, so this "
+            "check includes it."
+        )
     if held.level == "good" and doubts:
         text = f"{_reasons(doubts)}. But {_inside(held.title)}. {text}"
         return Finding("caution", "With care", text, _advice(doubts))
