@@ -24,7 +24,7 @@ MEANINGS = {
     "evidence_objective": "evidence plus log hyperprior",
     "evidence_starts": "best objective of every start of the search",
     "freed_pixels": "pixels that got an extra variance, as the data contradicted the model there",
-    "heldout_rms_z_before": "errors of views that were kept back over the announced ones, before widening",
+    "heldout_rms_z_before": "errors of held-out views over the announced ones, before widening",
     "iterations": "steps of the solver",
     "jitter": "what a covariance needed on its diagonal to be factorised; 0 is best",
     "log_complement": "log variance of what the network cannot draw, relative to its own scale",
@@ -52,7 +52,7 @@ MEANINGS = {
     "sinogram_chi2": "mean squared residual over the fitted noise; about 1 is good",
     "steps": "steps of the network's fit",
     "stopped_by": "rule that ended the fit",
-    "widening": "factor on the covariance that views which were kept back asked for",
+    "widening": "factor on the covariance that held-out views asked for",
 }
 
 

@@ -1,4 +1,4 @@
-"""`Scores`: how a prediction compares with the truth or a reference; `HeldoutScores`: with views kept back.
+"""`Scores`: how a prediction compares with the truth or a reference; `HeldoutScores`: with held-out views.
 
 Every number that is a mean has its standard error (`Mean`). What a prediction does not allow, such as
 coverage without error bars, is absent: ``None`` or no entry. `ct_dip.evaluation` computes them, pages and

@@ -151,7 +151,7 @@ def _widening_finding(factor: float) -> Finding:
     )
     if factor > WIDENED:
         return Finding("caution", "The model alone was much too sure of itself", text, FEW_VIEWS)
-    return Finding("good", "The error bars were set by views that were kept back", text)
+    return Finding("good", "The error bars were set by held-out views", text)
 
 
 def _arithmetic_findings(metrics: Mapping[str, Any]) -> list[Finding]:

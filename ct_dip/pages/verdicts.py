@@ -1,4 +1,4 @@
-"""Answer "should I believe it?": compare the error bars with the truth, or with views that were kept back."""
+"""Answer "should I believe it?": compare the error bars with the truth, or with held-out views."""
 
 import math
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ ANNOUNCED = 1.2  # error bars that differ less announce no place
 
 WIDER = (
     "Do not quote these error bars as they are. Reconstruct with --method lin-dip, which by default widens "
-    "them until they explain views that were kept back; if it made this result, take them as a lower limit."
+    "them until they explain held-out views; if it made this result, take them as a lower limit."
 )
 
 
@@ -118,14 +118,14 @@ def heldout_finding(heldout: HeldoutScores) -> Finding:
     Chance forgives one level: a few views may all be harder than others.
     """
     views = "one view" if heldout.views == 1 else f"{heldout.views} views"
-    kept = f"{heldout.measurements} measurements from {views} were kept back"
+    kept = f"{heldout.measurements} measurements from {views} were held out of a second reconstruction"
     if not heldout.error_bars:
         ratio = _with_error(heldout.misfit.value, heldout.misfit.standard_error)
         text = (
             f"{kept}. Scanned again in the computer, an image from the other views differs from them by "
             f"{ratio} times what noise alone would cause (mean square; an image without errors has 1)."
         )
-        return Finding("unknown", "How well views that were kept back are predicted", text)
+        return Finding("unknown", "How well held-out views are predicted", text)
     size, error, _ = heldout.rms_z
     share, share_error, _ = heldout.coverage[0.95]
     chance = "" if share_error is None else f" (± {percent(share_error)})"
@@ -140,7 +140,7 @@ def heldout_finding(heldout: HeldoutScores) -> Finding:
     titles = {"good": "hold", "caution": "are somewhat too narrow", "poor": "are too narrow"}
     title = "are wider than needed" if size < HELDOUT_WIDE else titles[level]
     advice = "" if level == "good" else WIDER
-    return Finding(level, f"The error bars {title} for views that were kept back", text, advice)
+    return Finding(level, f"The error bars {title} for held-out views", text, advice)
 
 
 def _heldout_verdict(heldout: HeldoutScores, findings: Sequence[Finding]) -> Finding:

@@ -1,4 +1,4 @@
-"""Should I believe it? By what is known of the object, by views that were kept back, by the worst check."""
+"""Should I believe it? By what is known of the object, by held-out views, by the worst check."""
 
 from dataclasses import replace
 
@@ -113,7 +113,7 @@ def test_views_that_were_kept_back_decide_without_a_truth(rms_z, error, level, w
     heldout = kept_back(rms_z, error, covered=0.944)
     found = verdicts.heldout_finding(heldout)
     assert (found.level, words in found.title) == (level, True)
-    assert "342 measurements from 6 views were kept back" in found.text
+    assert "342 measurements from 6 views were held out" in found.text
     assert f"{percent(0.944)} (± {percent(0.01)}) of them lie inside their 95 % intervals" in found.text
     assert ("±" in found.text.split("predict are")[1]) == (error is not None)
     result = replace(synthetic_result(truth=False), heldout=heldout)
@@ -135,7 +135,7 @@ def test_only_grave_doubts_make_a_good_verdict_of_held_out_views_careful():
     result = replace(synthetic_result(truth=False), heldout=kept_back(1.0), warnings=("Odd.",))
     told = verdicts.verdict(result, None, data_findings(result))
     assert (told.level, told.title) == ("caution", "With care")
-    assert told.text.startswith("The data look implausible. But the error bars hold for views")
+    assert told.text.startswith("The data look implausible. But the error bars hold for held-out views")
     noisy = replace(result, warnings=(), diagnostics=result.diagnostics | {"sinogram_chi2": 3.0})
     assert max(finding.level == "poor" for finding in data_findings(noisy))
     assert verdicts.verdict(noisy, None, data_findings(noisy)).level == "caution"
@@ -148,7 +148,7 @@ def test_only_grave_doubts_make_a_good_verdict_of_held_out_views_careful():
     told = verdicts.verdict(poor, None, data_findings(poor))
     assert (told.level, told.title) == (
         "poor",
-        "No: the error bars are too narrow for views that were kept back",
+        "No: the error bars are too narrow for held-out views",
     )
 
 
@@ -156,9 +156,9 @@ def test_the_truth_outranks_held_out_views():
     result = replace(synthetic_result(), heldout=kept_back(1.6))
     assert verdicts.verdict(result, known(0.95, 0.95), []).level == "good"
     text = page.render_report(result)
-    assert text.count("342 measurements from 6 views were kept back") == 1  # among the checks
+    assert text.count("342 measurements from 6 views were held out") == 1  # among the checks
     blind = page.render_report(replace(result, comparison=None))
-    assert blind.count("342 measurements from 6 views were kept back") == 2  # and in the verdict
+    assert blind.count("342 measurements from 6 views were held out") == 2  # and in the verdict
 
 
 def test_without_error_bars_only_the_misfit_of_held_out_views_is_said():
