@@ -165,6 +165,11 @@ class Prediction:
         """The pixels that count in a comparison, (rows, columns); see `ct_dip.data.scan.Scan.evaluated`."""
         return np.ones(self.mean.shape, dtype=bool) if self.mask is None else self.mask
 
+    @property
+    def shows_total_variation(self) -> bool:
+        """Whether the image is that of total variation, though the method is another (`inference.image`)."""
+        return (self.settings.get("inference") or {}).get("image") == "tv"
+
     def difference(self, comparison: Comparison) -> Floats:
         """Subtract what the image is compared with, (rows, columns); NaN where nothing is compared."""
         return np.where(self.evaluated, self.mean - comparison.image, np.nan)

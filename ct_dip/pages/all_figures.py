@@ -28,9 +28,9 @@ from ct_dip.pages.inference_figures import (
 
 def result_panel(result: Prediction, *, title: str | None = None) -> Figure:
     """The image, its standard deviation, and the truth or reference with the difference, side by side."""
-    compared = result.comparison
+    compared, name = result.comparison, result.method.upper()
     return reconstruction_panel(
-        {result.method.upper(): result.mean},
+        {f"TV image of {name}" if result.shows_total_variation else name: result.mean},
         std=result.std,
         pixel_size=result.pixel_size,
         truth=None if compared is None else compared.image,

@@ -116,7 +116,7 @@ def freed_sentence(result: Prediction) -> str:
 def classical_sentence(result: Prediction, scores: Scores | None) -> str:
     """Explain how total variation relates to the image, if it is shown or closer to the truth."""
     compared, total_variation = result.comparison, result.images.get("tv")
-    if (result.settings.get("inference") or {}).get("image") == "tv":
+    if result.shows_total_variation:
         return (
             "The image is that of total variation: it predicted held-out views better than the network "
             "did. The error bars around it are those of the network."

@@ -52,9 +52,19 @@ def test_differences_are_shown_inside_of_the_mask(result):
         shown = np.asarray(axis.images[0].get_array())
         assert np.isnan(np.asarray(shown, dtype=float)[:, :4]).all()
         assert shown[:, 4:].all()
+        assert max(axis.get_facecolor()[:3]) < 0.3  # what no view saw must not look dense
         assert axis.images[0].norm.vmax < 5e-3  # the scale follows what is shown
     (page,) = (image for image in payload(result)["images"] if image["name"] == "difference")
     assert page["high"] < 5e-3
+
+
+def test_the_picture_says_whose_image_it_shows(result):
+    def titles():
+        return [axis.get_title() for axis in result_panel(result).axes]
+
+    assert any(title.startswith("LIN-DIP") for title in titles())
+    result.settings["inference"] = {"image": "tv"}
+    assert any(title.startswith("TV image of LIN-DIP") for title in titles())
 
 
 def test_what_no_view_saw_sets_no_scale(result):
