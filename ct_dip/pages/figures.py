@@ -17,6 +17,7 @@ from ct_dip.quality import psnr
 from ct_dip.text import shortened
 
 _DARK_PAPER, _DARK_INK = "#1d2127", "#e8ebee"  # as in report.css
+_NOTHING = "#3b4048"  # where there is no pixel: white would be taken for dense material
 _CHARACTERS_PER_INCH = 7  # of a figure's title that surely fit: capitals are wider than the average
 
 
@@ -121,8 +122,9 @@ def png_bytes(figure: Figure, *, dpi: int = 120) -> bytes:
 
 
 def show_image(axis: Axes, image: Floats, pixel_size: float, **options: Any) -> Any:
-    """Draw an image with axes in mm, the origin in its middle."""
+    """Draw an image with axes in mm, the origin in its middle; dark grey where it is NaN."""
     height, width = (n * pixel_size / 2 for n in image.shape)
+    axis.set_facecolor(_NOTHING)
     axis.set_xlabel("x (mm)")
     axis.set_ylabel("y (mm)")
     extent = (-width, width, -height, height)
