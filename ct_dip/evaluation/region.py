@@ -48,8 +48,8 @@ class Estimate:
     Args:
         mean, std: of the posterior.
         low, high: ends of the central credible interval.
-        mean_error: Monte-Carlo standard error of ``mean``; 0 if it is exact.
-        interval_error: Monte-Carlo standard error of the less certain end of the interval; too small for
+        mean_sampling_error: standard error of ``mean`` by the number of samples; 0 if it is exact.
+        interval_sampling_error: the same of the less certain end of the interval; too small for
             quantiles that are at the end of the samples' range (`RegionReport.enough_samples`).
     """
 
@@ -57,8 +57,8 @@ class Estimate:
     std: float
     low: float
     high: float
-    mean_error: float
-    interval_error: float
+    mean_sampling_error: float
+    interval_sampling_error: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,12 +97,15 @@ class RegionReport:
         """Return the answers in words, by name."""
         lines = {
             "region": f"{self.pixels} pixel{'s' if self.pixels != 1 else ''}, {self.area:.4g} mm²",
-            "mean attenuation": _interval(self.attenuation, self.level, "/mm"),
+            "mean attenuation": _symmetric(self.attenuation, self.level),
         }
         if self.area_above is not None:
             lines[f"P(mean > {self.above:g} /mm)"] = self._probability()
-            lines[f"area above {self.above:g} /mm"] = _interval(self.area_above, self.level, "mm²")
-        lines["posterior samples"] = f"{self.samples}; ± is the Monte-Carlo standard error that they leave"
+            lines[f"area above {self.above:g} /mm"] = _interval(self.area_above, self.level)
+        lines["posterior samples"] = (
+            f"{self.samples}; with other ones, the ends of the mean's interval would move by about "
+            f"{self.attenuation.interval_sampling_error:.1g} /mm"
+        )
         return lines
 
     def _probability(self) -> str:
@@ -110,7 +113,11 @@ class RegionReport:
         probability, error = self.probability_above or 0.0, self.probability_error or 0.0
         if probability < 1e-3:
             return "below 0.001"
-        return "above 0.999" if probability > 0.999 else f"{probability:.3g} ± {error:.1g}"
+        return (
+            "above 0.999"
+            if probability > 0.999
+            else f"{probability:.3g} (within {error:.1g}, by the samples)"
+        )
 
     def __str__(self) -> str:
         lines = [f"{name}: {text}" for name, text in self.summary().items()]
@@ -178,11 +185,20 @@ def _notes(report: RegionReport, roi: Roi | None, half: tuple[float, float]) -> 
         yield CAVEAT
 
 
-def _interval(estimate: Estimate, level: float, unit: str) -> str:
-    error = f" ± {estimate.mean_error:.1g}" if estimate.mean_error else ""
+def _symmetric(estimate: Estimate, level: float) -> str:
+    """Describe an attenuation whose interval has its mean in the middle."""
+    half = (estimate.high - estimate.low) / 2
     return (
-        f"{estimate.mean:.4g}{error} {unit}, {100 * level:.4g} % interval {estimate.low:.4g} to "
-        f"{estimate.high:.4g} (ends ± {estimate.interval_error:.1g})"
+        f"{estimate.mean:.4g} ± {half:.2g} /mm ({100 * level:.4g} %: {estimate.low:.4g} to "
+        f"{estimate.high:.4g}), standard deviation {estimate.std:.2g}"
+    )
+
+
+def _interval(estimate: Estimate, level: float) -> str:
+    """Describe an area, whose interval may be lopsided."""
+    return (
+        f"{estimate.mean:.4g} mm² ({100 * level:.4g} %: {estimate.low:.4g} to {estimate.high:.4g}), "
+        f"standard deviation {estimate.std:.2g}"
     )
 
 
@@ -266,8 +282,8 @@ def _gaussian(values: Floats, center: float, level: float) -> Estimate:
         std=std,
         low=center - width,
         high=center + width,
-        mean_error=0.0,
-        interval_error=width / math.sqrt(2 * n),  # of a sample standard deviation, 1/√2n of it
+        mean_sampling_error=0.0,
+        interval_sampling_error=width / math.sqrt(2 * n),  # of a sample standard deviation, 1/√2n of it
     )
 
 
@@ -298,8 +314,8 @@ def _empirical(values: Floats, level: float) -> Estimate:
         std=std,
         low=low,
         high=high,
-        mean_error=std / math.sqrt(n),
-        interval_error=max(low_to - low_from, high_to - high_from) / 2,
+        mean_sampling_error=std / math.sqrt(n),
+        interval_sampling_error=max(low_to - low_from, high_to - high_from) / 2,
     )
 
 

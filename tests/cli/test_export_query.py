@@ -123,7 +123,9 @@ def test_query_in_words(folder, capsys):
     assert output.err == ""
     for words in (
         "1 pixel, 0.25 mm²",
-        "0.05 /mm, 95 % interval",
+        "0.05 ± 0.00",
+        "/mm (95 %: 0.04",
+        "standard deviation 0.00",
         "above 0.999",
         "area above 0.03 /mm",
         "100;",

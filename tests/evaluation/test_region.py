@@ -36,13 +36,13 @@ def test_the_interval_of_the_mean_is_the_analytic_one(level, count):
     found = query_region(samples, mean, region(), PIXEL, level=level).attenuation
     center, width = mean[region()].mean(), norm.ppf((1 + level) / 2) * std
     assert found.mean == pytest.approx(center, rel=1e-12)
-    assert found.mean_error == 0
+    assert found.mean_sampling_error == 0
     # A standard deviation from n samples is known to 1/√2n of itself; four of these.
-    assert found.interval_error == pytest.approx(
+    assert found.interval_sampling_error == pytest.approx(
         width / np.sqrt(2 * count), rel=4 / np.sqrt(2 * count) + 0.03
     )
-    assert found.low == pytest.approx(center - width, abs=4 * found.interval_error)
-    assert found.high == pytest.approx(center + width, abs=4 * found.interval_error)
+    assert found.low == pytest.approx(center - width, abs=4 * found.interval_sampling_error)
+    assert found.high == pytest.approx(center + width, abs=4 * found.interval_sampling_error)
     assert found.std == pytest.approx(std, rel=4 / np.sqrt(2 * count))
 
 
@@ -102,12 +102,15 @@ def test_monte_carlo_errors_are_the_spread_over_repetitions():
             query_region(part, mean, region(), PIXEL, above=mean[region()].mean() + std, level=0.8)
         )
     spread = {
-        "interval": (np.std([r.attenuation.high for r in reports]), reports[0].attenuation.interval_error),
+        "interval": (
+            np.std([r.attenuation.high for r in reports]),
+            reports[0].attenuation.interval_sampling_error,
+        ),
         "probability": (np.std([r.probability_above for r in reports]), reports[0].probability_error),
-        "area": (np.std([r.area_above.mean for r in reports]), reports[0].area_above.mean_error),
+        "area": (np.std([r.area_above.mean for r in reports]), reports[0].area_above.mean_sampling_error),
         "area interval": (
             max(np.std([r.area_above.low for r in reports]), np.std([r.area_above.high for r in reports])),
-            np.mean([r.area_above.interval_error for r in reports]),
+            np.mean([r.area_above.interval_sampling_error for r in reports]),
         ),
     }
     # 60 repetitions know a spread to 9 %, and each of the reports its own to some percent.
