@@ -75,8 +75,13 @@ def scan_summary(scan: "Scan") -> dict[str, str]:
     from ct_dip.geometry import FanBeam
 
     g, volume = scan.geometry, scan.geometry.volume
-    beam = "parallel beam"
+    known = f" ± {scan.offset_error:.2g}" if scan.offset_error else ""
+    beam, detectors = "parallel beam", f"{g.detectors} × {g.detector_pitch:g} mm"
+    # For a parallel beam only the difference of the two matters; a fan has both.
+    axis = f"{g.center_of_rotation - g.detector_offset:g}{known} mm from the detector's centre"
     if isinstance(g, FanBeam):
+        detectors += f", offset {g.detector_offset:g}{known} mm"
+        axis = f"{g.center_of_rotation:g} mm from the central ray"
         beam = f"fan beam, {g.source_origin:g} mm to the axis, {g.origin_detector:g} mm to the detector"
     noise = "not known"
     if isinstance(scan.noise, WhiteNoise):
@@ -84,20 +89,20 @@ def scan_summary(scan: "Scan") -> dict[str, str]:
         noise = f"white, standard deviation {scan.noise.std:.4g} ({share:.3g} % of the mean)"
     elif scan.noise is not None:
         noise = f"photon counting, {scan.noise.photons:g} photons per bin in air"
-    known = f" ± {scan.offset_error:.2g}" if scan.offset_error else ""
     low, high = math.degrees(g.angles.min()), math.degrees(g.angles.max())
     rows = {
         "scan of": scan.source or "–",
         "geometry": beam,
         "views": f"{g.views}, from {low:.4g}° to {high:.4g}°",
-        "detectors": f"{g.detectors} × {g.detector_pitch:g} mm, offset {g.detector_offset:g}{known} mm",
-        "rotation axis": f"{g.center_of_rotation:g} mm from the central ray",
+        "detectors": detectors,
+        "rotation axis": axis,
         "image": f"{volume.shape[0]} × {volume.shape[1]} pixels of {volume.pixel_size:g} mm",
         "line integrals": f"{scan.sinogram.min():.4g} to {scan.sinogram.max():.4g}",
         "noise": noise,
-        "attenuation scale": f"{scan.attenuation_scale:g} /mm",
         "ground truth": "yes" if scan.ground_truth is not None else "no",
     }
+    if scan.attenuation_scale != 1:
+        rows["attenuation scale"] = f"{scan.attenuation_scale:g} /mm"
     rows |= {f"step {number}": step for number, step in enumerate(scan.steps, start=1)}
     if warnings := _scan_warnings(scan):
         rows["warnings"] = " ".join(warnings)

@@ -45,6 +45,9 @@ def _geometry(recording: Recording) -> dict[str, str]:
     axis = "not stated: it will be found" if not recording.is_fan else "not stated: in the middle of the fan"
     if recording.center_of_rotation is not None:
         axis = f"{recording.center_of_rotation:g} mm from the central ray"
+        if not recording.is_fan:
+            away = recording.center_of_rotation - recording.detector_offset
+            axis = f"{away:g} mm from the detector's centre"
     angles = "angles not stated"
     if recording.angles is not None:
         low, high = np.rad2deg([recording.angles.min(), recording.angles.max()])

@@ -54,7 +54,10 @@ def test_the_error_of_the_axis_stays_with_the_scan(tmp_path, capsys, stated):
     error = read_scan(tmp_path / "s.h5").offset_error
     assert error == stated if stated else 0 < error < 0.25
     assert main(["info", str(tmp_path / "s.h5")]) == 0
-    assert f"offset 0 ± {error:.2g} mm" in " ".join(capsys.readouterr().out.split())
+    told = " ".join(capsys.readouterr().out.split())
+    assert f" ± {error:.2g} mm from the detector's centre" in told
+    assert "offset" not in told.split("step 1")[0]
+    assert "attenuation scale" not in told
 
 
 def test_only_the_rows_that_are_asked_for_are_read(tmp_path, monkeypatch):
