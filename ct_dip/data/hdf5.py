@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 
 from ct_dip.data.plain_hdf5 import open_hdf5, refuse_indirect, seal
-from ct_dip.errors import InputError
+from ct_dip.errors import InputError, ScanError
 from ct_dip.files import write_bytes
 
 _IMPORT_HINT = "ct-dip import makes a scan file of a measured scan"
@@ -89,7 +89,8 @@ def _open(path: str | Path, error: type[InputError], *, any_links: bool = False)
     if not path.exists():
         raise error(f"{path} does not exist; check the path")
     if path.is_dir():
-        raise error(f"{path} is a folder, expected an HDF5 file")
+        first = f"; run ct-dip import {path} --out scan.h5 first" if error is ScanError else ""
+        raise error(f"{path} is a folder, expected an HDF5 file{first}")
     try:
         with open_hdf5(path) as file:
             if not any_links:

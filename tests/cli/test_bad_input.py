@@ -129,6 +129,7 @@ def test_outputs_that_cannot_be(scan, folder, capsys):
     fails(capsys, SMALL.format(out="/proc/nowhere/scan.h5"), "cannot write")
     (folder / "folder.h5").mkdir()
     fails(capsys, SMALL.format(out="folder.h5"), "folder")
+    fails(capsys, "reconstruct folder.h5 --out r.h5", "is a folder", "run ct-dip import folder.h5")
     (folder / "folder.h5").rmdir()
     fails(capsys, "reconstruct scan.h5 --out file/r.h5", "cannot write")
     fails(capsys, "reconstruct scan.h5 --out r.png", ".h5")

@@ -4,6 +4,7 @@ import h5py
 import numpy as np
 import pytest
 import scipy.io
+from PIL import Image
 
 from ct_dip.cli import main
 from tests.importers.files import exchange, htc, npz, walnut, walnut_readings
@@ -192,7 +193,9 @@ def test_files_that_are_no_scans(folder, refused, capsys):
     (folder / "in.mat").write_bytes(b"")
     refused("neither MATLAB, HDF5, NPZ nor TIFF", "numpy.savez")
     (folder / "in.mat").write_text("1,2,3")
-    refused("neither MATLAB, HDF5, NPZ nor TIFF")
+    refused("neither MATLAB, HDF5, NPZ nor TIFF", "docs/howto/import.md")
+    Image.new("L", (4, 4)).save("in.mat", format="PNG")
+    refused("but a picture", "as TIFF", "simulate --images")
     scipy.io.savemat("in.mat", {"other": np.ones(3)})
     refused("other", "--sinogram NAME")
     with h5py.File("in.mat", "w") as file:

@@ -17,6 +17,8 @@ from ct_dip.importers.formats import (
 )
 from ct_dip.importers.recording import Format
 
+_PICTURES = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM")  # first bytes: PNG, JPEG, GIF, BMP
+
 # In this order they are asked whether they know a file: those that look for less come later.
 FORMATS: tuple[Format, ...] = tuple(
     module.FORMAT
@@ -50,7 +52,13 @@ def find_format(content: Content) -> Format:
         raise ScanError(
             f"{content.path} is a folder without TIFF files; name a file in it. Formats are {names}"
         )
+    refused = f"{content.path} is neither MATLAB, HDF5, NPZ nor TIFF"
+    if content.start.startswith(_PICTURES):
+        raise ScanError(
+            f"{refused}, but a picture: import a sinogram or projections as TIFF; to scan a picture in the "
+            f"computer there is ct-dip simulate --images {content.path}"
+        )
     raise ScanError(
-        f"{content.path} is neither MATLAB, HDF5, NPZ nor TIFF; formats are {names}: store sinogram, angles "
-        "and geometry with numpy.savez (ct_dip/importers/formats/arrays.py has the names) and import that"
+        f"{refused}; formats are {names}. Store arrays sinogram, angles (rad) and detector_pitch (mm) "
+        "with numpy.savez and import that; the page 'Import your file' (docs/howto/import.md) has all names"
     )
