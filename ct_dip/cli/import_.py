@@ -77,7 +77,10 @@ def import_(
     ] = False,
     flat: Annotated[
         str | None,
-        _parts("Readings without an object (flats): name of an array or subfolder, or one number for all."),
+        _parts(
+            "Readings without an object (flats): name of an array, of a folder or file of TIFFs, or one "
+            "number for all."
+        ),
     ] = None,
     dark: Annotated[str | None, _parts("Readings without the beam (darks), given like --flat.")] = None,
     air: Annotated[

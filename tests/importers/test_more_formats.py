@@ -61,6 +61,19 @@ def test_flats_of_any_name_are_no_views(tmp_path, nested):
             import_scan(folder, **options)
 
 
+def test_flats_may_be_elsewhere_but_not_in_an_empty_folder(tmp_path, monkeypatch):
+    truth = tiff_folder(tmp_path / "scan", nested=True, axis=14.0, views=12)
+    options = {"row": 1, "arc": np.pi, "center": 14.0, "detector_pitch": 1.0}
+    (tmp_path / "scan" / "flats").rename(tmp_path / "elsewhere")
+    monkeypatch.chdir(tmp_path)
+    for flat in ("elsewhere", "../elsewhere", "elsewhere/*.tif", str(tmp_path / "elsewhere")):
+        scan = import_scan("scan", flat=flat, **options)
+        np.testing.assert_allclose(scan.sinogram, truth[:, 1], atol=ROUNDED + FLATS)
+    (tmp_path / "scan" / "flats").mkdir()
+    with pytest.raises(ScanError, match="flats is empty; copy the flats into it"):
+        import_scan("scan", **options)
+
+
 def test_a_geometry_file_says_what_options_say_unless_these_say_otherwise(tmp_path):
     text = "arc: -360\ndetector_pitch: 0.1\nsource_origin: 50\norigin_detector: 25\ncenter: 15.5\n"
     tiff_folder(tmp_path / "scan", geometry=text, rows=1)
@@ -81,7 +94,8 @@ def test_a_geometry_file_says_what_options_say_unless_these_say_otherwise(tmp_pa
         ("arc: half", {}, "arc is 'half', expected a number"),
         ("- 1", {}, "must have lines"),
         (None, {"arc": 3.1, "flat": "ff_*"}, r"--flat ff_\* is neither"),
-        (None, {"arc": 3.1, "flat": "../x"}, "in the folder itself"),
+        (None, {"arc": 3.1, "flat": "../x"}, r"--flat \.\./x is neither"),
+        ("arc: 180\nflat: ../x", {}, "must be in the folder; give --flat"),
         (None, {"arc": 3.1, "source_origin": 9.0}, "--origin-detector MM; .*--detector-pitch MM"),
     ],
 )

@@ -2,8 +2,8 @@
 
 Flats are files or subfolders whose names begin with flat, white, open or io, darks those with dark or di; all
 other TIFF files are views, by the numbers in their names; they may be in one subfolder. ``--flat`` and
-``--dark`` name a subfolder, a pattern such as ``ff_*.tif``, or a number. The geometry comes from options, or
-from a file ``geometry.yaml`` in the folder with the same names::
+``--dark`` name a subfolder, a pattern such as ``ff_*.tif``, a folder or file elsewhere, or a number. The
+geometry comes from options, or from a file ``geometry.yaml`` in the folder with the same names::
 
     arc: 360               # degrees that evenly spread views cover; negative if clockwise
     detector_pitch: 0.05   # mm
@@ -16,6 +16,7 @@ Readings are counts. Of flat-corrected projections the air is 1: ``--flat 1``.
 
 import contextlib
 import dataclasses
+import glob
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,8 +42,8 @@ def _open(path: Path, options: Options) -> Iterator[Recording]:
         raise ScanError(f"{path} is not a folder; for one file there is --format tiff-sinogram")
     with named(path):
         options = _with_yaml(path, options)
-        others = {name: _files(path, name, getattr(options, name)) for name in ("flat", "dark")}
-        views = _views(path, {file for files in others.values() for file in files})
+        others = {name: _files(path, name, options) for name in ("flat", "dark")}
+        views = _views(path, {file.resolve() for files in others.values() for file in files})
         _, rows, columns = frame_shape(views[0])
     numbers = {
         name: frames_of(text, lambda text: None, rows, columns, name)
@@ -93,31 +94,44 @@ def _views(path: Path, others: set[Path]) -> list[Path]:
 
 
 def _without(files: list[Path], others: set[Path]) -> list[Path]:
-    return [file for file in files if file not in others and not _begins(file)]
+    return [file for file in files if file.resolve() not in others and not _begins(file)]
 
 
 def _begins(path: Path, kinds: tuple[str, ...] = ("flat", "dark")) -> bool:
     return path.name.lower().startswith(tuple(start for kind in kinds for start in _STARTS[kind]))
 
 
-def _files(path: Path, kind: str, wanted: str | None) -> list[Path]:
+def _files(path: Path, kind: str, options: Options) -> list[Path]:
     """Files of the flats or darks."""
+    wanted: str | None = getattr(options, kind)
     if wanted is None:
         items = [item for item in path.iterdir() if _begins(item, (kind,))]
     else:
         with contextlib.suppress(ValueError):
             float(wanted)
             return []
-        if Path(wanted).is_absolute() or ".." in Path(wanted).parts:
-            raise ScanError(f"--{kind} {wanted} must be in the folder itself")
-        items = list(path.glob(wanted))
+        items = _named(path, wanted)
+    for item in items:
+        if item.is_dir() and not any(item.iterdir()) and not (options.air and kind == "flat"):
+            raise ScanError(f"the folder {item} is empty; copy the {kind}s into it, or remove it")
     files = [file for item in items for file in (sorted_tiffs(item) if item.is_dir() else [item])]
     files = sorted(filter(is_tiff, files), key=by_number)
     if wanted is not None and not files:
         raise ScanError(
-            f"--{kind} {wanted} is neither a number, nor a subfolder or pattern of TIFF files in it"
+            f"--{kind} {wanted} is neither a number, nor a folder, file or pattern of TIFF files, in the "
+            "scan's folder or elsewhere"
         )
     return files
+
+
+def _named(path: Path, wanted: str) -> list[Path]:
+    """Files and folders by a name or pattern: in the scan's folder, or else from where the user is."""
+    for folder in (path, Path()):
+        if (folder / wanted).exists():  # which is the name itself if that is absolute
+            return [folder / wanted]
+        if found := glob.glob(wanted, root_dir=folder):  # noqa: PTH207 - absolute patterns, too
+            return [folder / name for name in found]
+    return []
 
 
 def _with_yaml(path: Path, options: Options) -> Options:
@@ -137,7 +151,12 @@ def _with_yaml(path: Path, options: Options) -> Options:
             raise ScanError(f"geometry.yaml: {name} is {shortened(repr(value))}, expected a number")
     if "arc" in fields:
         fields["arc"] = math.radians(fields["arc"])
-    fields |= {name: str(fields[name]) for name in ("flat", "dark") if name in fields}
+    for name in {"flat", "dark"} & fields.keys():
+        fields[name] = str(fields[name])
+        if Path(fields[name]).is_absolute() or ".." in Path(fields[name]).parts:
+            raise ScanError(
+                f"geometry.yaml: {name} {fields[name]} must be in the folder; give --{name} instead"
+            )
     return dataclasses.replace(options, **(fields | options.given))
 
 
