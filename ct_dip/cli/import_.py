@@ -47,12 +47,19 @@ def import_(
     size: Annotated[
         int | None,
         _grid(
-            "Number of pixels a side. Default: one per detector bin, as seen at the rotation axis.",
+            "Number of pixels a side. Default: as many as the width has detector bins, seen at the rotation "
+            "axis.",
             "--size",
             "--pixels",
         ),
     ] = None,
-    width: Annotated[float | None, _grid("Width of the image in mm. Default: the field of view.")] = None,
+    width: Annotated[
+        float | None,
+        _grid(
+            "Width of the image in mm. Default: the field of view, which every view sees; it is narrower "
+            "than the detector by twice the distance of the rotation axis from its middle."
+        ),
+    ] = None,
     mask: Annotated[
         str | None,
         _grid(
