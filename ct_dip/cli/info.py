@@ -78,7 +78,7 @@ def scan_summary(scan: "Scan") -> dict[str, str]:
     known = f" ± {scan.offset_error:.2g}" if scan.offset_error else ""
     beam, detectors = "parallel beam", f"{g.detectors} × {g.detector_pitch:g} mm"
     # For a parallel beam only the difference of the two matters; a fan has both.
-    axis = f"{g.center_of_rotation - g.detector_offset:g}{known} mm from the detector's centre"
+    axis = f"{g.center_of_rotation - g.detector_offset:.4g}{known} mm from the detector's centre"
     if isinstance(g, FanBeam):
         detectors += f", offset {g.detector_offset:g}{known} mm"
         axis = f"{g.center_of_rotation:g} mm from the central ray"
