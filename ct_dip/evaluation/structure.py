@@ -22,6 +22,7 @@ class Structure(NamedTuple):
         stripe: the largest mean residual of a detector over all views, as an absolute value, relative to the
             residuals.
         stripe_chance: the stripe that white noise exceeds once in a thousand sinograms.
+        stripe_detector: which detector it is.
     """
 
     correlation: float
@@ -30,6 +31,7 @@ class Structure(NamedTuple):
     drift_error: float
     stripe: float = 0.0
     stripe_chance: float = 0.0
+    stripe_detector: int = 0
 
 
 def residual_structure(residuals: Floats) -> Structure | None:
@@ -56,11 +58,13 @@ def residual_structure(residuals: Floats) -> Structure | None:
     shared = min(max(correlation, 0.0), 0.99)
     chance = (1 + shared) / (1 - shared) / detectors
     excess = float(np.mean(z.mean(axis=1) ** 2)) / scale - chance
+    means = np.abs(z.mean(axis=0))  # (detectors,)
     return Structure(
         correlation=correlation,
         correlation_error=1 / math.sqrt(views * (detectors - 1)),
         drift=math.sqrt(max(excess, 0.0)),
         drift_error=math.sqrt(chance * math.sqrt(2 / views)),
-        stripe=float(np.abs(z.mean(axis=0)).max()) / math.sqrt(scale),
+        stripe=float(means.max()) / math.sqrt(scale),
         stripe_chance=float(-ndtri(_FALSE_ALARMS / 2 / detectors)) / math.sqrt(views),
+        stripe_detector=int(means.argmax()),
     )

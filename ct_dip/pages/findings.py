@@ -127,9 +127,9 @@ def _leftover_finding(ratio: float, structure: Structure | None) -> Finding:
             )
         if striped != "good":
             text += (
-                f" A detector differs in the same direction in every view, by {structure.stripe:.2g} of the "
-                f"noise on average, where chance allows {structure.stripe_chance:.2g}: a stripe of the "
-                "sinogram, which draws a ring into the image."
+                f" Detector {structure.stripe_detector}, counted from 0, is off by {structure.stripe:.2g} of "
+                f"the noise on average over all views, where chance allows {structure.stripe_chance:.2g}: a "
+                "stripe of the sinogram, which draws a ring into the image."
             )
         if correlated == drifting == striped == "good":
             text += (

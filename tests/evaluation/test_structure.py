@@ -53,6 +53,7 @@ def test_a_stripe_is_found_and_white_noise_has_none():
     found = residual_structure(striped)
     assert found.stripe == pytest.approx(1.3, abs=4 / np.sqrt(VIEWS))
     assert found.stripe > 2 * found.stripe_chance
+    assert found.stripe_detector == 30
     assert found.drift < np.sqrt(3) * found.drift_error
 
 
