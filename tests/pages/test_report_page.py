@@ -300,8 +300,8 @@ def test_the_page_says_what_total_variation_has_to_do_with_it():
     assert "comes closer" not in page.render_report(worse)
     shown = replace(better, settings={"inference": {"image": "tv"}})
     assert "The image is that of total variation" in page.render_report(shown)
-    assert "by total variation, with error bars by" in page.render_report(shown)
-    assert "by total variation, with" not in page.render_report(better)
+    assert "by total variation, which was chosen within" in page.render_report(shown)
+    assert "by total variation, which" not in page.render_report(better)
     assert "comes closer" not in page.render_report(shown)
 
 
