@@ -1,7 +1,7 @@
 """Fit N networks to N sinograms of one geometry, step by step."""
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -25,7 +25,7 @@ from ct_dip.quality import psnr
 
 _ROLLBACK_STEPS = 100
 _PSNR_STEPS = 25  # a PSNR takes a copy of the image to the host
-# After the warm-up, a loss this many times that of the untrained network means that it is lost: it may have
+# After the warm-up, a loss this many times the first one means that the network is lost: it may have
 # exploded, or collapsed to a constant image, from which no gradient leads back.
 _LOST = 2.0
 # A network that is still hot strays around its goal: it cools down from this many times TV's misfit on. Of
@@ -174,15 +174,6 @@ class Ensemble:
             return total, (fit, image)
 
         self.loss = loss
-        self.untrained: Tensor | None = None  # losses (N,) to tell a lost network by; the first if None
-
-    def begin_at(self, weights: Mapping[str, Tensor]) -> None:
-        """Start all networks from other weights, such as those of a fit to fewer views."""
-        ramp = self.inputs.new_full((len(self.scans),), self.config.ramp)
-        self.untrained = self._evaluate_all(self.inputs, ramp)[1].cpu()
-        flat = torch.cat([weights[name].flatten() for name in self.sizes])
-        self.adam.weights.copy_(flat)
-        self.kept.copy_(flat)
 
     def _make_rule(self, starts: Sequence[Start]) -> StoppingRule:
         config, members = self.config, len(self.scans)
@@ -300,8 +291,7 @@ class Ensemble:
     def _diverged(self, loss: Tensor) -> bool:
         """Go back up to a hundred steps, once per network, with a tenth of the step size."""
         warm = self.adam.steps > self.config.warmup_steps
-        first = self.traces["loss"][0] if self.untrained is None else self.untrained
-        bad = ~torch.isfinite(loss) | (warm & (loss > _LOST * first))
+        bad = ~torch.isfinite(loss) | (warm & (loss > _LOST * self.traces["loss"][0]))
         bad &= ~self.done
         if not bad.any():
             return False

@@ -3,7 +3,7 @@
 import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -15,7 +15,7 @@ from ct_dip.checkpoint import BITS, load_checkpoint, save_checkpoint, take
 from ct_dip.data.scan import Scan
 from ct_dip.dip.config import DipConfig
 from ct_dip.dip.ensemble import DipFit, Ensemble
-from ct_dip.dip.own_network import check_network, network_digest, refuse_unet_settings, tensors_digest
+from ct_dip.dip.own_network import check_network, network_digest, refuse_unet_settings
 from ct_dip.dip.presets import resolve, unet_shape
 from ct_dip.dip.unet import UNet
 from ct_dip.errors import InputError
@@ -81,7 +81,6 @@ def fit_many(
     resume: Resume = "exact",
     device: torch.device | str = "cpu",
     kind: Callable[..., Ensemble] = Ensemble,
-    begin_at: Mapping[str, Tensor] | None = None,
 ) -> list[DipFit]:
     """Fit N networks together, one per scan: scans of one geometry, or one scan N times with N seeds.
 
@@ -91,7 +90,6 @@ def fit_many(
     Args:
         network: see `fit_dip`; all fits start from its weights.
         kind: makes the ensemble: a subclass, which may return other fits than one per scan.
-        begin_at: weights by name to start from, such as `DipFit.weights` of a fit to fewer views.
     """
     if not scans:
         raise InputError("no scans were given")
@@ -108,8 +106,6 @@ def fit_many(
     if transform is None:
         transform = ray_transform(geometry, device=device)
     ensemble = kind(scans, settings, seeds, transform, torch.device(device), network)
-    if begin_at is not None:
-        ensemble.begin_at(begin_at)
     digest = _digest(
         scans,
         settings,
@@ -117,7 +113,6 @@ def fit_many(
         transform_digest(transform, device),
         ensemble.device,
         **({} if network is None else {"network": network_digest(network)}),
-        **({} if begin_at is None else {"begin at": tensors_digest(begin_at.items())}),
         **({"variant": ensemble.variant} if ensemble.variant else {}),
     )
     path = None if run_folder is None else Path(run_folder) / CHECKPOINT

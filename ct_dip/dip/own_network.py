@@ -6,7 +6,7 @@ Its output is multiplied by a scale of the data: it must be able to show values 
 
 import copy
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -131,14 +131,8 @@ def network_name(network: object) -> str:
 
 def network_digest(network: nn.Module) -> str:
     """Identify a network: its class, and names, shapes and values of its parameters and buffers."""
-    tensors = (*network.named_parameters(), *network.named_buffers())
-    return f"{type(network).__qualname__} {tensors_digest(tensors)}"
-
-
-def tensors_digest(tensors: Iterable[tuple[str, Tensor]]) -> str:
-    """Identify tensors by their names, shapes and values."""
     digest = hashlib.sha256()
-    for name, tensor in tensors:
+    for name, tensor in (*network.named_parameters(), *network.named_buffers()):
         digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
         digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
-    return digest.hexdigest()
+    return f"{type(network).__qualname__} {digest.hexdigest()}"

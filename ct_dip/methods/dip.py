@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from ct_dip.arrays import Floats
 from ct_dip.classical.fbp import fbp
@@ -204,17 +203,11 @@ def fit_seconds(trial: Ensemble, config: DipRun) -> float:
     return steps * time_of(trial.step)
 
 
-def fit_network(
-    job: Job[Any], transform: RayTransform, begin_at: Mapping[str, Tensor] | None = None
-) -> tuple[DipFit, dict[str, Any]]:
-    """Return the network fitted to the job's scan, or the fit that was given, and its diagnostics.
-
-    Args:
-        begin_at: weights to start from; see `ct_dip.dip.fit.fit_many`.
-    """
+def fit_network(job: Job[Any], transform: RayTransform) -> tuple[DipFit, dict[str, Any]]:
+    """Return the network fitted to the job's scan, or the fit that was given, and its diagnostics."""
     fit: DipFit | None = job.given.get("fit")
     if fit is None:
-        (fit,), diagnostics = fit_members(job, transform, begin_at=begin_at)
+        (fit,), diagnostics = fit_members(job, transform)
         return fit, diagnostics
     if fit.image.shape != job.scan.geometry.domain_shape:
         raise InputError(
@@ -229,13 +222,12 @@ def fit_members(
     transform: RayTransform,
     seeds: Sequence[int] | None = None,
     kind: Callable[..., Ensemble] = Ensemble,
-    begin_at: Mapping[str, Tensor] | None = None,
 ) -> tuple[list[DipFit], dict[str, Any]]:
     """Return networks fitted to the job's scan as one batch, and their diagnostics.
 
     Args:
         seeds: of the networks; that of the job if ``None``.
-        kind, begin_at: see `ct_dip.dip.fit.fit_many`.
+        kind: see `ct_dip.dip.fit.fit_many`.
     """
     seeds = [job.config.seed] if seeds is None else seeds
     fits = fit_many(
@@ -249,7 +241,6 @@ def fit_members(
         resume=job.resume,
         device=job.sinogram.device,
         kind=kind,
-        begin_at=begin_at,
     )
     return fits, _diagnostics(job, fits)
 

@@ -52,18 +52,6 @@ def test_a_fit_explains_the_data_and_finds_the_object():
     np.testing.assert_allclose(rebuilt.detach().numpy(), fit.image, rtol=1e-4, atol=1e-6)
 
 
-def test_a_fit_that_starts_near_its_end_is_short_and_another_fit(tmp_path):
-    config = DipConfig(channels=(16, 16), strength=0.3, max_steps=900)
-    scan = make(same_grid=True)
-    few, many = fit_dip(scan.select_views(slice(0, None, 2)), config), fit_dip(scan, config)
-    warm = fit_many([scan], config, seeds=[0], begin_at=few.weights, run_folder=tmp_path)[0]
-    assert warm.stopped_by == many.stopped_by == "discrepancy"
-    assert warm.steps < 0.9 * many.steps
-    assert psnr(warm.image, scan.ground_truth) > psnr(many.image, scan.ground_truth) - 0.5
-    with pytest.raises(InputError, match="differs in: begin at"):
-        fit_many([scan], config, seeds=[0], begin_at=many.weights, run_folder=tmp_path)
-
-
 def test_the_truth_is_only_logged():
     scan = make()
     seen, unseen = fit_dip(scan, QUICK), fit_dip(replace(scan, ground_truth=None), QUICK)

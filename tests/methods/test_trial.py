@@ -60,17 +60,6 @@ def test_held_out_views_are_explained_afterwards(calibrated, plain):
     assert abs(np.log(after)) < max(abs(np.log(before)), 0.2)
 
 
-def test_the_fit_to_all_views_starts_from_the_other_where_the_discrepancy_ended_that(tmp_path):
-    scan = simulate("ellipses", scanner(VOLUME, views=15), noise=NoiseLevel(relative=0.1), seed=103)
-    dip = {"channels": (16, 16), "strength": 0.3, "max_steps": 900, "cooldown_steps": 50}
-    result = ct_dip.reconstruct(scan, method="lin-dip", run_folder=tmp_path, starts=1, **dip)
-    alone = ct_dip.reconstruct(scan, method="dip", **dip)
-    assert alone.diagnostics["stopped_by"] == result.diagnostics["stopped_by"] == "discrepancy"
-    assert result.diagnostics["steps"] < alone.diagnostics["steps"]
-    again = ct_dip.reconstruct(scan, method="lin-dip", run_folder=tmp_path, starts=1, **dip)
-    np.testing.assert_array_equal(again.std, result.std)
-
-
 def test_nobody_looked_at_the_truth(scan, calibrated):
     blind = ct_dip.reconstruct(replace(scan, ground_truth=None), method="lin-dip", **QUICK)
     np.testing.assert_array_equal(blind.std, calibrated.std)

@@ -89,17 +89,17 @@ class LinDip(Method[LinDipRun]):
     def run(self, job: Job[LinDipRun]) -> LinDipPrediction:
         """Fit the network, linearise it, fit hyperparameters by evidence, condition on the data.
 
-        Before that, the same without a fifth of the views says which image predicts these best, and how much
-        wider the error bars must be to explain them. The fit to all views starts where that one ended.
+        The same without a fifth of the views says which image predicts these best, and how much wider the
+        error bars must be to explain them.
         """
         posterior: Posterior | None = job.given.get("posterior")
         if posterior is not None:
             return make_prediction(posterior, job, {}, None, None)
         transform = job.transform()
         job = choose_strength(job, transform)
-        trial = hold_out(job)
-        fit, diagnostics = fit_network(job, transform, begin_at=None if trial is None else trial.weights)
+        fit, diagnostics = fit_network(job, transform)
         classical = total_variation(job, transform, fit)
+        trial = hold_out(job)
         shown = job.config.inference.image if trial is None else trial.image
         posterior = infer(
             job,

@@ -6,14 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from ct_dip.arrays import Bools, Floats
 from ct_dip.data.prediction import Prediction
 from ct_dip.data.scan import Scan
 from ct_dip.data.scores import HeldoutScores
-from ct_dip.dip.ensemble import DipFit
-from ct_dip.dip.stopping import Discrepancy
 from ct_dip.evaluation.heldout import heldout_scores, heldout_views, predict_views, predicts_better
 from ct_dip.evaluation.widening import fit_widening
 from ct_dip.method import Job
@@ -34,20 +31,10 @@ _FEWEST_SAMPLES = 100  # that the spread of a held-out line integral is made fro
 class Trial(NamedTuple):
     """What views say that were held out."""
 
-    fit: DipFit  # to the other views
     image: str  # to show, as ``inference.image`` has it
     widening: float  # of the posterior's covariance
     before: HeldoutScores  # how they were predicted without that
     after: HeldoutScores
-
-    @property
-    def weights(self) -> Mapping[str, Tensor] | None:
-        """Weights that the fit to all views starts from, if it will notice that it is there.
-
-        A fit that the discrepancy ends is as good from there, in a half to a third of the steps; other rules
-        would let it go on for as long as from the beginning. See experiments/README.md.
-        """
-        return self.fit.weights if self.fit.stopped_by == Discrepancy.name else None
 
 
 def hold_out(job: Job[LinDipRun]) -> Trial | None:
@@ -76,7 +63,7 @@ def hold_out(job: Job[LinDipRun]) -> Trial | None:
         asked = fit_widening([residuals[best]])
         widening = max(min(asked, 1.0), _EASIER * asked)
         before, after = (heldout_scores([residuals[best].widened(a)]) for a in (1.0, widening))
-    return Trial(fit, best, widening, before, after)
+    return Trial(best, widening, before, after)
 
 
 def holds_out(scan: Scan, config: LinDipRun, given: Mapping[str, Any]) -> bool:
