@@ -40,16 +40,15 @@ def test_a_dataset_is_evaluated_and_shown(folder, capsys):
 
 def test_items_without_a_truth_are_scored_by_views_when_asked(folder, capsys):
     scan = simulate("ellipses", GEOMETRY, noise=NoiseLevel(relative=0.05), seed=9)
-    write_scan(folder / "measured/m.h5", dataclasses.replace(scan, ground_truth=None))
-    command = ["evaluate", "measured", "--method", "fbp", "--workers", "0"]
+    write_scan(dataclasses.replace(scan, ground_truth=None), folder / "measured/m.h5")
+    command = ["evaluate", "measured", "--methods", "fbp", "--workers", "0"]
     assert main([*command, "--out", "plain"]) == 0
-    told = " ".join(capsys.readouterr().err.split())
-    assert "1 item " in told
+    found, told = (" ".join(part.split()) for part in capsys.readouterr())
+    assert "1 item " in found
     assert "fbp: nothing to compare with" in told
     assert "--heldout" in told
     assert main([*command, "--out", "scored", "--heldout"]) == 0
-    told = capsys.readouterr().err
-    assert "nothing to compare with" not in told
+    assert "nothing to compare with" not in capsys.readouterr().err
     (row,) = read_rows(folder / "scored")
     assert row.scores["heldout_misfit"] > 0
 
