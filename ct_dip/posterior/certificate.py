@@ -65,7 +65,7 @@ class CompressionCertificate(Certificate):
         discarded_trace: of the signal outside of the basis, in units of the noise's, with its standard error
             and what was allowed.
         extensions: how often the basis had to grow for the hyperparameters that were found.
-        hyperparameters_change: by signals outside of the basis, if these are in them.
+        hyperparameters_change: how far what the basis leaves out moves them, where that is estimated.
         evidence_change: what the whole model's evidence has beyond that of the compressed one, in nats.
         mean_error, sample_error, accurate: see `ct_dip.posterior.compression_check.CompressionCheck`.
         noise_log_det_error: standard error of log|N|.

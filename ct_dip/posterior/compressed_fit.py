@@ -51,7 +51,7 @@ class CompressedFit(NamedTuple):
         ratio: ``κ/s²``, the complement's variance in units of the fitted noise.
         rounds: how often the basis had to be extended for the hyperparameters that were found.
         passes: products with J and Jᵀ, beside those of the compression.
-        change: of the hyperparameters by signals outside of the basis, if these are in them.
+        change: how far what the basis leaves out moves the hyperparameters, where that is estimated.
     """
 
     evidence: EvidenceFit
