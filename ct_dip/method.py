@@ -9,7 +9,7 @@ own by an entry point of the group ``ct_dip.methods``::
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, TypeVar
@@ -87,6 +87,7 @@ class Method(ABC, Generic[Config]):
         keeps_stages: whether a run folder has an effect.
         limits_time: whether a time budget has an effect.
         uses_offset_error: whether its error bars know of the error of the scan's detector offset.
+        varies_in_batch: settings, as ``dip.strength``, that may differ between jobs of `run_many`.
     """
 
     name: ClassVar[str]
@@ -100,6 +101,7 @@ class Method(ABC, Generic[Config]):
     keeps_stages: ClassVar[bool] = False
     limits_time: ClassVar[bool] = False
     uses_offset_error: ClassVar[bool] = False
+    varies_in_batch: ClassVar[tuple[str, ...]] = ()
 
     def plan(self, scan: Scan, config: Config, start: Plan) -> Plan:
         """Add the method's stages to the plan of a run.
@@ -118,9 +120,13 @@ class Method(ABC, Generic[Config]):
         """Reconstruct a scan."""
 
     def batch_size(self, scan: Scan, config: Config, plan: Plan) -> int:
-        """Return how many scans like this one `run_many` takes at once, within the plan's budget."""
+        """Return how many jobs like this one `run_many` takes at once, within the plan's budget."""
         return 1
 
-    def run_many(self, jobs: Sequence[Job[Config]]) -> list[Prediction]:
-        """Reconstruct scans of one geometry, with or without a stated noise and a truth all of them."""
-        return [self.run(job) for job in jobs]
+    def run_many(self, jobs: Sequence[Job[Config]]) -> Iterable[Prediction]:
+        """Run jobs of one geometry, with or without a stated noise and a truth all of them.
+
+        Their configurations are the same but for `varies_in_batch`; they have no run folders or objects.
+        Predictions may be large until they are scored and made plain, so that they come one by one.
+        """
+        return map(self.run, jobs)

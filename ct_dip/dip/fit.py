@@ -12,11 +12,13 @@ from torch import Tensor, nn
 
 from ct_dip import memory
 from ct_dip.checkpoint import BITS, load_checkpoint, save_checkpoint, take
+from ct_dip.config import Strength
 from ct_dip.data.scan import Scan
 from ct_dip.dip.config import DipConfig
 from ct_dip.dip.ensemble import DipFit, Ensemble
 from ct_dip.dip.own_network import check_network, network_digest, refuse_unet_settings
 from ct_dip.dip.presets import resolve, unet_shape
+from ct_dip.dip.start import make_starts
 from ct_dip.dip.unet import UNet
 from ct_dip.errors import InputError
 from ct_dip.operators import ray_transform
@@ -81,8 +83,9 @@ def fit_many(
     resume: Resume = "exact",
     device: torch.device | str = "cpu",
     kind: Callable[..., Ensemble] = Ensemble,
+    strengths: Sequence[Strength] | None = None,
 ) -> list[DipFit]:
-    """Fit N networks together, one per scan: scans of one geometry, or one scan N times with N seeds.
+    """Fit N networks together, one per scan of one geometry, or of one scan N times with seeds or strengths.
 
     The networks do not influence each other; each stops by its own data. Small images are limited by the
     overhead of every operation, which is paid once for all of them.
@@ -90,6 +93,7 @@ def fit_many(
     Args:
         network: see `fit_dip`; all fits start from its weights.
         kind: makes the ensemble: a subclass, which may return other fits than one per scan.
+        strengths: of TV, one per scan, in place of the configuration's.
     """
     if not scans:
         raise InputError("no scans were given")
@@ -100,19 +104,24 @@ def fit_many(
     seeds = list(range(len(scans))) if seeds is None else list(seeds)
     if len(seeds) != len(scans):
         raise InputError(f"{len(seeds)} seeds were given for {len(scans)} scans")
+    if strengths is not None and len(strengths) != len(scans):
+        raise InputError(f"{len(strengths)} strengths were given for {len(scans)} scans")
     if network is not None:
         check_network(network, geometry.domain_shape)
         refuse_unet_settings(settings, geometry.domain_shape)
     if transform is None:
         transform = ray_transform(geometry, device=device)
-    ensemble = kind(scans, settings, seeds, transform, torch.device(device), network)
+    device = torch.device(device)
+    starts = None if strengths is None else make_starts(scans, settings, transform, device, strengths)
+    ensemble = kind(scans, settings, seeds, transform, device, network, starts)
     digest = _digest(
         scans,
         settings,
         seeds,
         transform_digest(transform, device),
-        ensemble.device,
+        device,
         **({} if network is None else {"network": network_digest(network)}),
+        **({} if strengths is None else {"strengths": " ".join(map(str, strengths))}),
         **({"variant": ensemble.variant} if ensemble.variant else {}),
     )
     path = None if run_folder is None else Path(run_folder) / CHECKPOINT

@@ -10,6 +10,7 @@ from torch import Tensor
 from ct_dip.arrays import Bools, Floats
 from ct_dip.classical.tv import DEFAULT_STRENGTH, TvSolver
 from ct_dip.classical.tv_strength import choose_tv_strengths
+from ct_dip.config import Strength
 from ct_dip.data.scan import Scan
 from ct_dip.dip.config import ResolvedDipConfig
 from ct_dip.dip.objective import misfit, precision_of
@@ -44,9 +45,16 @@ class Start:
 
 
 def make_starts(
-    scans: Sequence[Scan], config: ResolvedDipConfig, transform: LinearMap, device: torch.device
+    scans: Sequence[Scan],
+    config: ResolvedDipConfig,
+    transform: LinearMap,
+    device: torch.device,
+    strengths: Sequence[Strength] | None = None,
 ) -> list[Start]:
     """Reconstruct scans of one geometry by total variation, all of them together.
+
+    Args:
+        strengths: one per scan, in place of the configuration's.
 
     Raises:
         ScanError: there is nothing in one of them.
@@ -68,11 +76,12 @@ def make_starts(
 
     images = reconstruct(DEFAULT_STRENGTH)
     scales = [network_scale(image, scan.evaluated) for image, scan in zip(images, scans, strict=True)]
-    strengths = [config.strength] * len(scans)
-    if config.strength == "auto":
-        choices = choose_tv_strengths(transform, sinograms, on_device, scans[0].geometry)
-        strengths = [choice.recommended for choice in choices]
-    own = reconstruct(sinograms.new_tensor(strengths)[:, None, None])
+    chosen = list(strengths or [config.strength] * len(scans))
+    if unknown := [i for i, strength in enumerate(chosen) if strength == "auto"]:
+        choices = choose_tv_strengths(transform, sinograms[unknown], on_device[unknown], scans[0].geometry)
+        for i, choice in zip(unknown, choices, strict=True):
+            chosen[i] = choice.recommended
+    own = reconstruct(sinograms.new_tensor(chosen)[:, None, None])
     projected = transform(own).cpu().double()
     misfits = []
     for scan, (variance, _), shown, y in zip(scans, stated, projected, sinograms.cpu().double(), strict=True):
@@ -86,7 +95,7 @@ def make_starts(
             noise_known=stated[i][1],
             image=images[i],
             scale=scales[i],
-            strength=float(strengths[i]),
+            strength=float(chosen[i]),
             tv_misfit=float(misfits[i]),
         )
         for i in range(len(scans))

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
@@ -73,6 +73,7 @@ class Dip(FittedNetwork, Method[DipRun]):
     summary = "A network fitted to this scan alone, stopped at the noise level."
     reference = "Ulyanov et al. 2018; with TV for tomography as Baguer et al. 2020"
     config = DipRun
+    varies_in_batch = ("dip.strength",)
     accepts: ClassVar[dict[str, str]] = {
         "fit": "what ct_dip.fit_dip returned for the scan",
         "network": "a torch.nn.Module in place of the U-Net; keeps the shape (1, 1, rows, columns)",
@@ -84,22 +85,22 @@ class Dip(FittedNetwork, Method[DipRun]):
 
     def run(self, job: Job[DipRun]) -> Prediction:
         """Fit the network."""
-        fit, _ = fit_network(job, job.transform())
-        return _prediction(job, fit)
+        return _prediction(job, *fit_network(job, job.transform()))
 
     def batch_size(self, scan: Scan, config: DipRun, plan: Plan) -> int:
         """Return how many networks are fitted together: small ones, which leave a core idle alone."""
         return fits_together(scan, config, plan)
 
-    def run_many(self, jobs: Sequence[Job[DipRun]]) -> list[Prediction]:
-        """Fit the networks of several scans as one batch."""
-        return [_prediction(job, fit) for job, fit in zip(jobs, fit_batch(jobs), strict=True)]
+    def run_many(self, jobs: Sequence[Job[DipRun]]) -> Iterable[Prediction]:
+        """Fit the networks as one batch."""
+        fits = fit_batch(jobs, jobs[0].transform())
+        return [_prediction(job, *found) for job, found in zip(jobs, fits, strict=True)]
 
 
-def _prediction(job: Job[DipRun], fit: DipFit) -> Prediction:
+def _prediction(job: Job[DipRun], fit: DipFit, diagnostics: dict[str, Any]) -> Prediction:
     return Prediction(
         mean=fit.image,
-        diagnostics=_diagnostics(job, [fit]),
+        diagnostics=diagnostics,
         traces=fit.traces,
         settings=used_settings(job.given, fit),
     )
@@ -254,17 +255,27 @@ def fits_together(scan: Scan, config: DipRun, plan: Plan) -> int:
     return most
 
 
-def fit_batch(jobs: Sequence[Job[Any]]) -> list[DipFit]:
-    """The networks of several scans of one geometry and one configuration, fitted as one batch."""
+def fit_batch(jobs: Sequence[Job[Any]], transform: RayTransform) -> list[tuple[DipFit, dict[str, Any]]]:
+    """Return the networks of several jobs, fitted as one batch, and their diagnostics.
+
+    One job is that of `fit_network`; more of them have neither a run folder nor objects.
+
+    Args:
+        jobs: of one geometry and one configuration up to seeds and strengths.
+    """
     first = jobs[0]
-    return fit_many(
+    if len(jobs) == 1:
+        return [fit_network(first, transform)]
+    fits = fit_many(
         [job.scan for job in jobs],
         first.config.dip,
         seeds=[job.config.seed for job in jobs],
-        transform=first.transform(),
+        strengths=[job.config.dip.strength for job in jobs],
+        transform=transform,
         progress=first.progress,
         device=first.sinogram.device,
     )
+    return [(fit, _diagnostics(job, [fit])) for job, fit in zip(jobs, fits, strict=True)]
 
 
 def _diagnostics(job: Job[Any], fits: Sequence[DipFit]) -> dict[str, Any]:

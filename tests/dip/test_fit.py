@@ -111,6 +111,20 @@ def test_many_are_the_same_as_one_by_one():
         assert np.linalg.norm(fit.image - alone.image) < 0.02 * np.linalg.norm(alone.image)
 
 
+def test_many_have_strengths_of_their_own():
+    scan, strengths = make(), [0.8, "auto"]
+    quick = QUICK.model_copy(update={"channels": (4, 4), "max_steps": 40, "strength": 0.3})
+    for strength, fit in zip(
+        strengths, fit_many([scan] * 2, quick, seeds=[5, 5], strengths=strengths), strict=True
+    ):
+        alone = fit_dip(scan, quick.model_copy(update={"strength": strength}), seed=5)
+        assert (fit.strength, fit.stopped_by) == (alone.strength, alone.stopped_by)
+        np.testing.assert_allclose(fit.traces["loss"][:10], alone.traces["loss"][:10], rtol=1e-3)
+        assert np.linalg.norm(fit.image - alone.image) < 0.02 * np.linalg.norm(alone.image)
+    with pytest.raises(InputError, match="2 strengths were given for 1 scans"):
+        fit_many([scan], QUICK, strengths=[0.1, 0.8])
+
+
 def test_each_of_many_stops_by_its_own_data():
     quiet, loud = (
         simulate("ellipses", GEOMETRY, noise=NoiseLevel(relative=level), seed=1, same_grid=True)

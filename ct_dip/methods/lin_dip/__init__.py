@@ -2,14 +2,24 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
+from ct_dip.data.prediction import Prediction
 from ct_dip.data.scan import Scan
 from ct_dip.devices import free_memory, pick_device
 from ct_dip.errors import InputError
 from ct_dip.method import Job, Method
-from ct_dip.methods.dip import STAGE, Dip, fit_network, fit_seconds, plan_fit, template, trial_ensemble
+from ct_dip.methods.dip import (
+    STAGE,
+    Dip,
+    fit_batch,
+    fit_seconds,
+    fits_together,
+    plan_fit,
+    template,
+    trial_ensemble,
+)
 from ct_dip.methods.lin_dip.config import LinDipRun
 from ct_dip.methods.lin_dip.inference import choose_strength, infer, total_variation
 from ct_dip.methods.lin_dip.prediction import LinDipPrediction, make_prediction
@@ -42,6 +52,7 @@ class LinDip(Method[LinDipRun]):
     reference = "Antorán et al. 2023, Uncertainty estimation for computed tomography with a linearised DIP"
     gives = ("image", "error bars", "samples")
     config = LinDipRun
+    varies_in_batch = ("dip.strength",)
     accepts: ClassVar[dict[str, str]] = Dip.accepts | {
         "posterior": "what ct_dip.fit_posterior returned for the scan",
         "prior": "a WeightPrior on the network's weights, or a function that makes one from its Jacobian",
@@ -95,20 +106,29 @@ class LinDip(Method[LinDipRun]):
         posterior: Posterior | None = job.given.get("posterior")
         if posterior is not None:
             return make_prediction(posterior, job, {}, None, None)
-        transform = job.transform()
-        job = choose_strength(job, transform)
-        fit, diagnostics = fit_network(job, transform)
+        return next(_predict([job]))
+
+    def batch_size(self, scan: Scan, config: LinDipRun, plan: Plan) -> int:
+        """Return how many networks are fitted together; inference goes from one to the next."""
+        return fits_together(scan, config, plan)
+
+    def run_many(self, jobs: Sequence[Job[LinDipRun]]) -> Iterator[Prediction]:
+        """Fit the networks as one batch, with all views and without some; infer one by one."""
+        return _predict(jobs)
+
+
+def _predict(jobs: Sequence[Job[LinDipRun]]) -> Iterator[LinDipPrediction]:
+    transform = jobs[0].transform()
+    jobs = [choose_strength(job, transform) for job in jobs]
+    fits, trials = fit_batch(jobs, transform), hold_out(jobs)
+    for job, trial, (fit, diagnostics) in zip(jobs, trials, fits, strict=True):
         classical = total_variation(job, transform, fit)
-        trial = hold_out(job)
         shown = job.config.inference.image if trial is None else trial.image
-        posterior = infer(
-            job,
-            fit,
-            transform,
-            image=classical if shown == "tv" else None,
-            widening=1.0 if trial is None else trial.widening,
+        image, widening = classical if shown == "tv" else None, 1.0 if trial is None else trial.widening
+        # Without a name for the posterior, one at a time is in memory.
+        yield make_prediction(
+            infer(job, fit, transform, image=image, widening=widening), job, diagnostics, classical, trial
         )
-        return make_prediction(posterior, job, diagnostics, classical, trial)
 
 
 def _check_given(given: Mapping[str, Any]) -> None:

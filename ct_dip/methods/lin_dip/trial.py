@@ -1,7 +1,7 @@
 """A trial without a fifth of the views: which image predicts them, and how wide error bars must be."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,12 +11,14 @@ from ct_dip.arrays import Bools, Floats
 from ct_dip.data.prediction import Prediction
 from ct_dip.data.scan import Scan
 from ct_dip.data.scores import HeldoutScores
+from ct_dip.dip.ensemble import DipFit
 from ct_dip.evaluation.heldout import heldout_scores, heldout_views, predict_views, predicts_better
 from ct_dip.evaluation.widening import fit_widening
 from ct_dip.method import Job
-from ct_dip.methods.dip import fit_network
+from ct_dip.methods.dip import fit_batch
 from ct_dip.methods.lin_dip.config import LinDipRun
 from ct_dip.methods.lin_dip.inference import infer, total_variation
+from ct_dip.operators.ray import RayTransform
 from ct_dip.posterior.posterior import Posterior
 from ct_dip.progress import Progress
 
@@ -37,32 +39,47 @@ class Trial(NamedTuple):
     after: HeldoutScores
 
 
-def hold_out(job: Job[LinDipRun]) -> Trial | None:
-    """Reconstruct without a fifth of the views, and hold these against it; ``None`` if that is not wanted."""
-    settings, geometry = job.config.inference, job.scan.geometry
-    if not holds_out(job.scan, job.config, job.given):
+def hold_out(jobs: Sequence[Job[LinDipRun]]) -> Sequence[Trial | None]:
+    """Reconstruct without a fifth of the views, and hold these against it; ``None`` if that is not wanted.
+
+    Args:
+        jobs: whose networks are fitted as one batch; see `ct_dip.methods.dip.fit_batch`.
+    """
+    first = jobs[0]
+    if not holds_out(first.scan, first.config, first.given):
         why = "no views were held out to widen them"
-        if settings.calibrate == "views" and "fit" not in job.given:
+        if first.config.inference.calibrate == "views" and "fit" not in first.given:
             why = f"there are fewer than {_FEWEST_VIEWS} views to hold some out"
-        job.progress.note(f"error bars are those of the model alone, often too narrow: {why}")
-        return None
-    unseen = heldout_views(geometry)
-    with job.progress.stage(TRIAL):
-        part = _without_views(job, unseen)
-        transform = part.transform()
-        fit, _ = fit_network(part, transform)
-        posterior = infer(part, fit, transform)
-        images = {settings.image: posterior.mean, "tv": total_variation(part, transform, fit)}
-        residuals = {
-            name: predict_views(_as_prediction(posterior, image, part), job.scan, unseen)
-            for name, image in images.items()
-        }
-        best = settings.image
-        if best == "auto" and predicts_better(residuals["tv"], residuals["auto"]):
-            best = "tv"
-        asked = fit_widening([residuals[best]])
-        widening = max(min(asked, 1.0), _EASIER * asked)
-        before, after = (heldout_scores([residuals[best].widened(a)]) for a in (1.0, widening))
+        first.progress.note(f"error bars are those of the model alone, often too narrow: {why}")
+        return [None] * len(jobs)
+    unseen = heldout_views(first.scan.geometry)
+    with first.progress.stage(TRIAL):
+        parts = [_without_views(job, unseen) for job in jobs]
+        transform = parts[0].transform()
+        fits = fit_batch(parts, transform)
+        return [
+            _judge(job, part, transform, fit, unseen)
+            for job, part, (fit, _) in zip(jobs, parts, fits, strict=True)
+        ]
+
+
+def _judge(
+    job: Job[LinDipRun], part: Job[LinDipRun], transform: RayTransform, fit: DipFit, unseen: Bools
+) -> Trial:
+    """Predict the unseen views of a job from the fit to its other part."""
+    settings = job.config.inference
+    posterior = infer(part, fit, transform)
+    images = {settings.image: posterior.mean, "tv": total_variation(part, transform, fit)}
+    residuals = {
+        name: predict_views(_as_prediction(posterior, image, part), job.scan, unseen)
+        for name, image in images.items()
+    }
+    best = settings.image
+    if best == "auto" and predicts_better(residuals["tv"], residuals["auto"]):
+        best = "tv"
+    asked = fit_widening([residuals[best]])
+    widening = max(min(asked, 1.0), _EASIER * asked)
+    before, after = (heldout_scores([residuals[best].widened(a)]) for a in (1.0, widening))
     return Trial(best, widening, before, after)
 
 
