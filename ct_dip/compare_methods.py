@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import hashlib
+import itertools
 import json
 import re
 import shutil
@@ -28,6 +29,7 @@ from ct_dip.operators import ray_transform
 from ct_dip.pipeline import AnyScan, reconstruct, versions
 from ct_dip.progress import Progress
 from ct_dip.progress_bars import default_progress
+from ct_dip.run_together import Batches, batch_key
 from ct_dip.text import shortened
 
 METHODS = ("fbp", "tv", "lin-dip")
@@ -35,9 +37,10 @@ METHODS = ("fbp", "tv", "lin-dip")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Task:
-    """What all methods are given on one scan."""
+    """What all methods are given on one scan; ``configs`` are those of all runs on it."""
 
     scan: Scan
+    configs: Sequence[RunConfig]
     name: str
     heldout: bool
     folds: int
@@ -47,6 +50,7 @@ class _Task:
     reference_std: float | None
     progress: Callable[[], Progress]
     folder: Path | None
+    batches: Batches = dataclasses.field(default_factory=Batches)
 
     def file(self, config: RunConfig) -> Path | None:
         """Where a result is kept: under the names of scan and method, and a digest of all that decides it."""
@@ -71,6 +75,8 @@ class _Task:
                     scan.geometry, config.backend, kernel=config.kernel, memory_budget=self.memory_budget
                 )
         memory.give_back()  # of the method before, which would count as this one's
+        if self.budget_minutes is None and (made := self._from_batch(scan, config)) is not None:
+            return made
         return reconstruct(
             scan,
             config,
@@ -81,6 +87,29 @@ class _Task:
             reference=self.reference if scan is self.scan else None,
             reference_std=self.reference_std if scan is self.scan else None,
         )
+
+    def _from_batch(self, scan: Scan, config: RunConfig) -> Prediction | None:
+        """Return a run that was made as one batch with others that are to follow; ``None``: make it alone."""
+        to_follow = itertools.dropwhile(lambda each: each is not config, self.configs)
+        mates = [each for each in to_follow if batch_key(each) == batch_key(config)]
+        against = (self.reference, self.reference_std) if scan is self.scan else (None, None)
+        return self.batches.take(
+            scan,
+            [each for each in mates if each is config or self._lacks(scan, each)],
+            comparison_of_scan(scan, *against),
+            self.memory_budget,
+            self.progress,
+        )
+
+    def _lacks(self, scan: Scan, config: RunConfig) -> bool:
+        """Whether nothing is kept of what a run on the scan, or on a part of its views, would give."""
+        path = self.file(config)
+        kept = None if path is None else _kept(path, self.scan, config)
+        return kept is None or (scan is not self.scan and not self.has_heldout(kept))
+
+    def has_heldout(self, prediction: Prediction) -> bool:
+        """Whether held-out views of the folds that are asked for were scored."""
+        return prediction.heldout is not None and prediction.heldout.folds == self.folds
 
 
 def compare(
@@ -129,6 +158,7 @@ def compare(
         tasks.append(
             _Task(
                 scan=scan,
+                configs=configs,
                 name=name,
                 heldout=scan.ground_truth is None if heldout is None else heldout,
                 folds=folds,
@@ -254,7 +284,7 @@ def _row(task: _Task, config: RunConfig, name: str) -> Row:
         note(f"{name} on {task.name} failed: {text}")
         return Row(scan_digest=task.scan.digest, method=name, error=text)
     warnings: tuple[str, ...] = ()
-    if task.heldout and (prediction.heldout is None or prediction.heldout.folds != task.folds):
+    if task.heldout and not task.has_heldout(prediction):
         note(f"{name} on {task.name}, again without some views, which it will predict")
         try:
             prediction = _with_heldout(task, config, prediction, path)

@@ -18,7 +18,7 @@ ORDER = """
     geometry scanners convert operators solvers
     data preprocess classical image_space importers
     dip tangent priors evidence posterior weight_posterior
-    evaluation run_plan method methods pipeline compare_methods select_settings batch
+    evaluation run_plan method methods pipeline run_together compare_methods select_settings batch
     pages ct_dip cli __main__
 """.split()
 
@@ -177,6 +177,7 @@ TESTED_IN = {
     "priors/complement.py": "posterior/test_fit.py",
     "priors/covariance.py": "posterior/test_problem.py",
     "run_plan.py": "test_plan.py",
+    "run_together.py": "batch/test_together.py",
     "pages/certainty.py": "pages/test_mask.py",
     "pages/comparison_files.py": "cli/test_compare.py",
     "pages/finding.py": "pages/test_findings.py",

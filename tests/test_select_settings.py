@@ -9,6 +9,7 @@ from ct_dip.data.scan_file import write_scan
 from ct_dip.data.simulate import NoiseLevel, simulate
 from ct_dip.errors import InputError
 from ct_dip.geometry import Volume
+from ct_dip.methods import find_method
 from ct_dip.scanners import scanner
 from ct_dip.select_settings import choices, grid, read_over
 
@@ -58,6 +59,27 @@ def test_both_rankings_are_told_with_what_the_truth_says(tmp_path, capsys):
     assert len(rows) == 2
     assert {EVIDENCE, HELDOUT, "psnr", "log_likelihood_1"} <= set(header.split(","))
     assert "Evidence" in (out / "comparison.html").read_text()
+
+
+@pytest.mark.parametrize(("method", "column"), [("dip", HELDOUT), ("lin-dip", EVIDENCE)])
+def test_strengths_are_fitted_as_one_batch(method, column, tmp_path, monkeypatch):
+    shared = [*QUICK[:3], "dip.channels=[4,4]", *(["inference.starts=1"] if method == "lin-dip" else [])]
+    alone = ct_dip.select(SCAN, {"dip.strength": [0.8]}, method=method, settings=shared).rows[0]
+    sizes, kind = [], type(find_method(method))
+    run_many = kind.run_many
+    monkeypatch.setattr(kind, "run_many", lambda self, jobs: sizes.append(len(jobs)) or run_many(self, jobs))
+    options = {"method": method, "settings": shared, "out": tmp_path}
+    table = ct_dip.select(SCAN, {"dip.strength": [0.1, 0.8]}, **options)
+    assert sizes == ([2, 2] if method == "dip" else [2])  # dip is run again for held-out views
+    together = table.rows[1]
+    assert together.prediction.settings == alone.prediction.settings
+    assert together.cells.keys() == alone.cells.keys()
+    assert together.cells["psnr"] == pytest.approx(alone.cells["psnr"], abs=0.02)
+    assert together.cells[column] == pytest.approx(alone.cells[column], rel=1e-3)
+    assert table.rows[0].cells[column] != pytest.approx(alone.cells[column], rel=1e-3)
+    again = ct_dip.select(SCAN, {"dip.strength": [0.1, 0.4, 0.8]}, **options)
+    assert len(sizes) == (2 if method == "dip" else 1)  # the new one alone
+    assert again.rows[2].cells == together.cells
 
 
 def test_wrong_input_is_refused_before_anything_runs(tmp_path, capsys):

@@ -19,7 +19,6 @@ from ct_dip.batch.score_files import write_scores
 from ct_dip.batch.shares import PROCESS_BYTES, Share, available_cores, share_for
 from ct_dip.batch.table import Row, Table, read_rows
 from ct_dip.batch.tasks import Tasks
-from ct_dip.batch.together import batch_size
 from ct_dip.batch.work import Work
 from ct_dip.compare_methods import method_configs
 from ct_dip.config import RunConfig
@@ -32,6 +31,7 @@ from ct_dip.errors import InputError, MemoryBudgetError
 from ct_dip.files import check_writable
 from ct_dip.pipeline import versions
 from ct_dip.progress import Progress
+from ct_dip.run_together import batch_size
 from ct_dip.text import counted
 
 _FEWEST_UNITS = 4  # that items are dealt to where there are as many, so that a few cores have work

@@ -1,20 +1,17 @@
 """Scans of one geometry, reconstructed as one batch where the method can."""
 
 import contextlib
-import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from ct_dip import memory
 from ct_dip.arrays import Floats
 from ct_dip.config import RunConfig
 from ct_dip.data.comparison import comparison_of_scan
 from ct_dip.data.prediction import Prediction
 from ct_dip.data.scan import Scan
-from ct_dip.devices import pick_threads, use_threads
-from ct_dip.methods import find_method
-from ct_dip.pipeline import finish, make_job, plan_run, reconstruct
+from ct_dip.pipeline import reconstruct
 from ct_dip.progress import Progress
+from ct_dip.run_together import batch_size, run_together
 
 _Pair = tuple[Scan, Floats | None]  # with what it is compared with, if that is no truth
 
@@ -49,34 +46,12 @@ def reconstruct_together(
     return [found[index] for index in range(len(scans))]
 
 
-def batch_size(scan: Scan, config: RunConfig, memory_budget: int) -> int:
-    """Return how many scans like this one the method runs as one batch within a memory budget."""
-    config = config.resolved(scan.geometry.domain_shape)
-    plan = plan_run(scan, config, budget=memory_budget)
-    return find_method(config.method).batch_size(scan, config, plan)
-
-
 def _run_batch(pairs: Sequence[_Pair], config: RunConfig, budget: int) -> Sequence[Prediction | Exception]:
     if len(pairs) > 1:
         with contextlib.suppress(Exception):
-            return _run_many(pairs, config, budget)
+            compared, configs = [comparison_of_scan(*pair) for pair in pairs], [config] * len(pairs)
+            return run_together([scan for scan, _ in pairs], configs, compared, budget, Progress())
     return [_prediction_or_error(*pair, config, budget) for pair in pairs]
-
-
-def _run_many(pairs: Sequence[_Pair], config: RunConfig, budget: int) -> list[Prediction]:
-    shape, progress = pairs[0][0].geometry.domain_shape, Progress()
-    config = config.resolved(shape)
-    compared = [comparison_of_scan(*pair) for pair in pairs]
-    jobs = [make_job(scan, config, budget, progress) for scan, _ in pairs]
-    with use_threads(pick_threads(config.threads, shape)):
-        with memory.PeakMemory() as peak:
-            predictions = find_method(config.method).run_many(jobs)
-        predictions = [
-            finish(prediction, job, peak.bytes, comparison, budget)
-            for prediction, job, comparison in zip(predictions, jobs, compared, strict=True)
-        ]
-    seconds = {stage: taken / len(pairs) for stage, taken in progress.seconds.items()}
-    return [dataclasses.replace(prediction.plain(), seconds=seconds) for prediction in predictions]
 
 
 def _prediction_or_error(

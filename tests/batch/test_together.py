@@ -5,13 +5,15 @@ import dataclasses
 import numpy as np
 import pytest
 
-from ct_dip.batch.together import batch_size, reconstruct_together
+from ct_dip.batch.together import reconstruct_together
 from ct_dip.data.prediction import Prediction
 from ct_dip.data.simulate import NoiseLevel, simulate
 from ct_dip.geometry import Volume
 from ct_dip.methods import load_config
 from ct_dip.methods.dip import Dip
+from ct_dip.methods.lin_dip import LinDip
 from ct_dip.pipeline import reconstruct
+from ct_dip.run_together import batch_size
 from ct_dip.scanners import scanner
 
 BUDGET = 2**31
@@ -38,6 +40,22 @@ def test_a_batch_is_close_to_the_single_runs():
         assert (prediction.scores is None) == (scan.ground_truth is None)
         assert prediction.settings == alone.settings
         assert prediction.diagnostics.keys() == alone.diagnostics.keys()
+
+
+def test_a_batch_with_error_bars_is_close_to_the_single_runs(monkeypatch):
+    small = [*SHORT, "dip.channels=[4,4]", "inference.starts=1"]
+    config = load_config(method="lin-dip", settings=small, threads=1)
+    alone = [reconstruct(scan, config, memory_budget=BUDGET) for scan in SCANS[:2]]
+    monkeypatch.delattr(LinDip, "run")  # so that a batch that failed would be seen
+    batch = together(SCANS[:2], config)
+    for one, other in zip(batch, alone, strict=True):
+        assert np.sqrt(np.mean((one.mean - other.mean) ** 2)) < 0.01 * other.mean.max()
+        assert np.median(abs(one.std / other.std - 1)) < 0.02  # single pixels feel the start more
+        assert one.diagnostics["widening"] == pytest.approx(other.diagnostics["widening"], rel=0.03)
+        assert one.scores.log_likelihood.keys() == other.scores.log_likelihood.keys()
+        assert one.settings == other.settings
+        assert one.diagnostics.keys() == other.diagnostics.keys()
+        assert one.heldout.views == other.heldout.views
 
 
 def test_the_same_batch_has_the_same_bits():
