@@ -272,6 +272,7 @@ def test_a_read_only_folder_is_found_before_the_work(folder, capsys, monkeypatch
 
 INTERRUPTED = {
     "ray transform": 0,
+    "strength of total variation": 0,
     "deep image prior": 0,
     "total variation": 1,
     "linearisation": 1,
