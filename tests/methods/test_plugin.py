@@ -143,7 +143,7 @@ def test_every_verb_knows_it(capsys):
     assert main("info r.h5 --json".split()) == 0
     assert json.loads(capsys.readouterr().out)["brightest"] == pytest.approx(0.02)
     assert main("query r.h5 --roi=-3,-3,3,3".split()) == 0
-    assert "95 % interval" in capsys.readouterr().out
+    assert "(95 %: " in capsys.readouterr().out
     assert main("report r.h5 --out again.html".split()) == 0
     assert main("export r.h5 --format tiff --out image".split()) == 0
     assert main("reconstruct scan.h5 --method tv --set toy.std=1 --out t.h5".split()) == 2
