@@ -134,8 +134,8 @@ def import_(
     noise: Annotated[
         str,
         _repair(
-            "Noise of the line integrals: auto, as stated, or measured in air, or else estimated from the "
-            "views; white or photons: that kind, from the views in any case; none: leave it open."
+            "Noise of the line integrals: auto, as stated, or measured in air, or for counts estimated from "
+            "the views; white or photons: that kind, from the views in any case; none: leave it open."
         ),
     ] = "auto",
     noise_std: Annotated[

@@ -1,12 +1,12 @@
 """The noise model of an imported scan, and what its views say of it.
 
 The first that is there counts: what the user states, what the file states, the spread of readings in air, and
-what the views themselves say (`ct_dip.preprocess.noise_level`). All views are there at an import, also those
-that are not kept, so that noise is told from the object better here than ever after.
+for counts what the views themselves say (`ct_dip.preprocess.noise_level`). All views are there at an import,
+also those that are not kept, so that noise is told from the object better here than ever after.
 
-By the views, counts have photon noise and line integrals white noise, even if their variance grows as that of
-photons: photon weights trust the rays that miss the object, and where the pixel grid is coarser than the
-noise is small, that costs more than it gains (three HTC scans, 64², 30 views: TV loses 0.3 to 2.0 dB).
+The noise of line integrals is left open, for a reconstruction to estimate with what the pixel grid cannot
+show; the level by the views is told. Photon weights of them, which trust the rays that miss the object, lost
+0.3 to 2.0 dB of TV on three HTC scans (64², 30 views).
 """
 
 import math
@@ -72,17 +72,20 @@ def find_noise(
         return FoundNoise(model=known, steps=(words,) if words else ())
     clear = found.std.value > _RESOLUTION * float(np.abs(sinogram).max())
     model = known
-    if known is None and choice != "none" and clear:
+    if known is not None and clear:
+        words += f"; by the views, {_level(found, known)}"
+    elif choice != "none" and clear:
         photons = choice == "photons" or (choice == "auto" and counts and found.like_photons is not False)
         level = found.photons if photons else found.std
-        model = PhotonNoise(photons=level.value) if photons else WhiteNoise(std=level.value)
-        words = f"noise estimated from the views: {_level(found, model)}"
-    elif known is not None and clear:
-        words += f"; by the views, {_level(found, known)}"
+        shown = PhotonNoise(photons=level.value) if photons else WhiteNoise(std=level.value)
+        if counts or choice != "auto":
+            model, words = shown, f"noise estimated from the views: {_level(found, shown)}"
+        else:
+            words = f"noise left open; by the views, {_level(found, shown)}"
     first = found.correlation[0]
     if words and clear:
         words += f"; neighbouring detectors correlate by {first}"
-    warnings = (_shared_noise(found),) if model is not None and clear and found.correlated else ()
+    warnings = (_shared_noise(found),) if choice != "none" and clear and found.correlated else ()
     return FoundNoise(model=model, steps=(words,) if words else (), warnings=warnings)
 
 

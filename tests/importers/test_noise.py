@@ -49,7 +49,9 @@ def test_counts_have_photon_weights_also_without_repeated_flats(tmp_path):
     assert "photons per bin" in scan.steps[-1]
     integrals = write(tmp_path / "b.npz", -np.log(counts / PHOTONS))  # of which nobody knows the weights
     assert import_scan(integrals, noise="photons").noise.photons == pytest.approx(PHOTONS, rel=0.1)
-    assert import_scan(integrals).noise.kind == "white"
+    left_open = import_scan(integrals)
+    assert left_open.noise is None
+    assert left_open.steps[-1].startswith("noise left open; by the views, white, ")
 
 
 def test_noise_that_neighbours_share_is_told_and_warned_of(tmp_path):
@@ -63,5 +65,6 @@ def test_noise_that_neighbours_share_is_told_and_warned_of(tmp_path):
 def test_no_noise_is_made_up(tmp_path):
     alike = np.tile(IDEAL[:1], (120, 1))
     assert find_noise(alike, GEOMETRY, choice="auto", counts=False, stated=None, air=None).model is None
-    few = write(tmp_path / "b.npz", IDEAL)
-    assert import_scan(few, views=20).noise is not None  # all views are seen before some are dropped
+    few = write(tmp_path / "b.npz", IDEAL + white())
+    found = import_scan(few, views=20, noise="white").noise  # all views are seen before some are dropped
+    assert found.std == pytest.approx(STD, rel=0.1)
