@@ -144,11 +144,11 @@ def test_every_stage_has_its_own_peak():
     meter = Meter()
     with meter.counting():
         with meter.stage("large"):
-            array = np.ones(2**23)  # 64 MiB
+            array = np.ones(2**25)  # 256 MiB: smaller ones may come from the heap, see `memory.keep_freed`
         del array
         with meter.stage("small"):
             np.ones(2**10).sum()
-    assert meter.peaks["small"] + 50 < meter.peaks["large"] <= meter.peak
+    assert meter.peaks["small"] + 200 < meter.peaks["large"] <= meter.peak
 
 
 def test_a_power_law_is_found():
