@@ -1,4 +1,4 @@
-"""The site's pages fit each other and the code. ``make docs`` builds it; here nothing of MkDocs is needed."""
+"""The site's pages fit each other and the code; MkDocs is not needed here. `test_site.py` builds the site."""
 
 import ast
 import inspect
