@@ -15,10 +15,12 @@ import torch
 
 from ct_dip import memory
 from ct_dip.arrays import Floats
+from ct_dip.classical.tv_strength import strength_at_bound
 from ct_dip.config import RunConfig
 from ct_dip.data.comparison import Comparison, comparison_of_scan
 from ct_dip.data.plausibility import implausible
 from ct_dip.data.prediction import Prediction
+from ct_dip.data.run_doubts import run_doubts
 from ct_dip.data.scan import Scan
 from ct_dip.data.scan_file import read_scan
 from ct_dip.data.scores import HeldoutScores
@@ -155,20 +157,26 @@ def finish(
         raise CtDipError(f"method {method} gave an image that is not finite; check its settings")
     threads = pick_threads(config.threads, scan.geometry.domain_shape)
     told = config.model_copy(update={"threads": threads}).model_dump(mode="json")
+    facts: dict[str, Any] = {}
     for section, chosen in prediction.settings.items():
         if chosen is None:
             told.pop(section)
-        else:
-            told[section] |= chosen
+            continue
+        was_chosen = told[section].get("strength") == "auto"
+        if was_chosen and (end := strength_at_bound(chosen.get("strength", math.nan))):
+            facts["tv_strength_at_bound"] = end
+        told[section] |= chosen
     if job.given:  # which these settings cannot repeat
         told["given"] = {key: getattr(v, "__name__", type(v).__name__) for key, v in job.given.items()}
-    facts = {
+    facts |= {
         "device": str(job.sinogram.device),
         "peak_memory_mb": peak_bytes / 2**20,
         "seeds": {"run": config.seed},
     }
     if scan.offset_error and prediction.std is not None:
         facts["offset_error"] = scan.offset_error if find_method(method).uses_offset_error else 0.0
+    diagnostics = prediction.diagnostics | facts
+    doubts = [doubt.warning for doubt in run_doubts(diagnostics)]
     prediction = dataclasses.replace(
         prediction,
         mean=prediction.mean.astype(np.float32),
@@ -176,8 +184,8 @@ def finish(
         pixel_size=scan.geometry.volume.pixel_size,
         scan_digest=scan.digest,
         settings=told,
-        diagnostics=prediction.diagnostics | facts,
-        warnings=(*implausible(scan), *prediction.warnings),
+        diagnostics=diagnostics,
+        warnings=(*implausible(scan), *prediction.warnings, *doubts),
         versions=versions(),
         traces={name: np.asarray(values, dtype=np.float64) for name, values in prediction.traces.items()},
         comparison=comparison,

@@ -171,6 +171,7 @@ def test_a_solver_that_did_not_converge_says_so(scan):
     assert result.diagnostics["converged"] is False
     assert result.diagnostics["duality_gap"] > 1e-3
     assert "tv.max_iterations" in progress.notes[-1]
+    assert "tv.max_iterations" in result.warnings[-1]
 
 
 def test_the_deep_image_prior_is_a_method_like_the_others(scan, tmp_path):
@@ -178,6 +179,7 @@ def test_the_deep_image_prior_is_a_method_like_the_others(scan, tmp_path):
     config = load_config(method="dip", settings=settings, seed=3)
     result = reconstruct(scan, config, run_folder=tmp_path)
     assert result.diagnostics["steps"] == 60
+    assert "stopped by its budget of 60 steps" in result.warnings[-1]
     assert result.diagnostics["misfit"] == pytest.approx(result.traces["misfit"][-1], rel=0.2)
     assert len(result.traces["psnr"]) == 60
     # What was left to the preset is in the result, and runs again to the same bits.

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,6 +28,11 @@ class TvResult:
     converged: bool
     gaps: list[float]  # at every check
     box: float  # the gap is certified for solutions with no pixel above this, 1/mm
+
+    @property
+    def diagnostics(self) -> dict[str, Any]:
+        """How far the iteration came, for a result."""
+        return {"iterations": self.iterations, "duality_gap": self.gap, "converged": self.converged}
 
 
 def tv(

@@ -143,6 +143,14 @@ def choose_tv_strengths(
     return [_choose(tried[: len(each)], np.stack(each)) for each in scores]
 
 
+def strength_at_bound(strength: float) -> str | None:
+    """Return which of all strengths a recommended one is, if that is at an end of their range."""
+    for tried, which in ((min(STRENGTHS), "weakest"), (max(STRENGTHS), "strongest")):
+        if math.isclose(strength, FACTOR * tried, rel_tol=1e-6):
+            return which
+    return None
+
+
 def _is_over(scores: Sequence[Floats]) -> bool:
     """Whether strengths that predict worse than the best one have followed it often enough."""
     return len(scores) - 1 - int(np.argmin(np.mean(scores, axis=1))) >= _PATIENCE

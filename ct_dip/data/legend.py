@@ -52,6 +52,7 @@ MEANINGS = {
     "sinogram_chi2": "mean squared residual over the fitted noise; about 1 is good",
     "steps": "steps of the network's fit",
     "stopped_by": "rule that ended the fit",
+    "tv_strength_at_bound": "which of all strengths of total variation was chosen, if it is an extreme one",
     "widening": "factor on the covariance that held-out views asked for",
 }
 

@@ -11,6 +11,7 @@ from ct_dip.classical.tv import TvResult, tv
 from ct_dip.classical.tv_strength import FOLDS, MOST_ITERATIONS, choose_tv_strength
 from ct_dip.config import RunConfig, Section, Strength
 from ct_dip.data.prediction import Prediction
+from ct_dip.data.run_doubts import run_doubts
 from ct_dip.data.scan import Scan
 from ct_dip.method import Job, Method
 from ct_dip.operators.ray import RayTransform
@@ -62,11 +63,7 @@ class Tv(Method[TvRun]):
         transform = job.transform()
         variance, diagnostics = job.variance()
         solution, strength = solve_tv(job, transform, variance)
-        diagnostics |= {
-            "iterations": solution.iterations,
-            "duality_gap": solution.gap,
-            "converged": solution.converged,
-        }
+        diagnostics |= solution.diagnostics
         return Prediction(
             mean=solution.image.cpu().numpy(),
             diagnostics=diagnostics,
@@ -123,9 +120,6 @@ def solve_tv(job: Job[Any], transform: RayTransform, variance: Tensor) -> tuple[
             seed=job.config.seed,
             report=lambda step, objective, gap: stage.update(step, objective=objective, gap=gap),
         )
-    if not solution.converged:
-        job.progress.note(
-            f"total variation stopped after {solution.iterations} iterations at a relative duality gap "
-            f"of {solution.gap:.2g}, above tv.tolerance {settings.tolerance:g}; raise tv.max_iterations"
-        )
+    for doubt in run_doubts(solution.diagnostics):
+        job.progress.note(doubt.warning)
     return solution, strength

@@ -105,9 +105,8 @@ class TvGauss(Method[TvGaussRun]):
         with job.progress.stage("error bars"):
             std, deviations, found = _posterior(job, problem, weights)
         typical = float(variance.mean().sqrt())
-        diagnostics |= found | {
-            "iterations": solution.iterations,
-            "duality_gap": solution.gap,
+        diagnostics |= found | solution.diagnostics
+        diagnostics |= {
             "sigma_y": typical * found["noise_scale"],
             "sigma_y_stated": typical,
         }

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ct_dip.data.prediction import Prediction
-from ct_dip.dip.budget import budget_warning
+from ct_dip.data.run_doubts import INACCURATE, MORE_WORK, run_doubts
 from ct_dip.evaluation.structure import Structure, residual_structure
 from ct_dip.pages.finding import ORDER, Finding, level_of, percent
 
@@ -45,11 +45,6 @@ CHECK_RESIDUALS = (
     "again."
 )
 CHECK_NOISE = "Check the noise that the scan states (ct-dip info shows it), correct it and reconstruct again."
-MORE_STEPS = (
-    "Reconstruct again with --preset balanced (after fast) or thorough (after balanced), or with a larger "
-    "--set dip.max_steps=N."
-)
-MORE_WORK = "Reconstruct again with more --budget-memory or --budget-minutes, or with --regime exact."
 FEW_VIEWS = "Trust the typical width of the error bars more than their pattern; more views would help."
 
 
@@ -60,7 +55,9 @@ def data_findings(result: Prediction) -> list[Finding]:
     effective directions of ``n`` measurements takes that share of the noise away.
     """
     metrics = result.diagnostics
-    findings = [Finding("caution", IMPLAUSIBLE, warning, CHECK_SCAN) for warning in result.warnings]
+    doubts = list(run_doubts(metrics))
+    about_data = [each for each in result.warnings if each not in {doubt.warning for doubt in doubts}]
+    findings = [Finding("caution", IMPLAUSIBLE, warning, CHECK_SCAN) for warning in about_data]
     leftover, fitted, stated = (_number(metrics, n) for n in ("sinogram_chi2", "sigma_y", "sigma_y_stated"))
     if leftover is not None:
         explained, structure = 0.0, None
@@ -87,13 +84,8 @@ def data_findings(result: Prediction) -> list[Finding]:
     widening = _number(metrics, "widening")
     if widening is not None:
         findings.append(_widening_finding(math.sqrt(widening)))
-    if warning := budget_warning(metrics):
-        findings.append(Finding("caution", "The network was not finished", warning, MORE_STEPS))
-    findings += _arithmetic_findings(metrics)
-    if metrics.get("evidence_converged") is False:
-        text = "The search for the width of the error bars stopped before it was done."
-        findings.append(Finding("caution", "The error bars are not final", text, MORE_STEPS))
-    return findings
+    findings += [Finding("caution", *doubt) for doubt in doubts if doubt.title != INACCURATE]
+    return findings + _arithmetic_findings(metrics)
 
 
 def _leftover_finding(ratio: float, structure: Structure | None) -> Finding:
@@ -176,7 +168,7 @@ def _arithmetic_findings(metrics: Mapping[str, Any]) -> list[Finding]:
         )
     if certificate.get("converged"):
         return [Finding("good", "The computation was accurate", text.strip())]
-    return [Finding("poor", "The computation did not reach its accuracy", text.strip(), MORE_WORK)]
+    return [Finding("poor", INACCURATE, text.strip(), MORE_WORK)]
 
 
 def _number(metrics: Mapping[str, Any], name: str) -> float | None:

@@ -7,10 +7,19 @@ import pytest
 import torch
 
 from ct_dip.classical.tv import DEFAULT_STRENGTH, tv
-from ct_dip.classical.tv_strength import FACTOR, _choose, choose_tv_strength, view_folds
+from ct_dip.classical.tv_strength import (
+    FACTOR,
+    STRENGTHS,
+    _choose,
+    choose_tv_strength,
+    strength_at_bound,
+    view_folds,
+)
+from ct_dip.data.noise import WhiteNoise
 from ct_dip.data.simulate import NoiseLevel, simulate
 from ct_dip.geometry import Volume
 from ct_dip.operators import ray_transform
+from ct_dip.pipeline import reconstruct
 from ct_dip.scanners import scanner, view_angles
 
 VOLUME = Volume(shape=(20, 20))
@@ -104,6 +113,17 @@ def test_the_choice_is_the_minimum_of_a_parabola():
 def test_without_a_minimum_inside_the_end_is_taken(scores):
     choice = _choose([0.4, 0.2, 0.1], np.array(scores)[:, None] * [1.0, 1.1])
     assert choice.picked == [0.4, 0.2, 0.1][int(np.argmin(scores))]
+
+
+def test_an_end_of_the_range_is_told(rectangles):
+    """Strengths are relative to the noise: one that is stated far too large asks for a weak one."""
+    scan, _, _ = rectangles
+    wrong = replace(scan, noise=WhiteNoise(std=100 * scan.noise.std))
+    result = reconstruct(wrong, method="tv")
+    assert strength_at_bound(result.settings["tv"]["strength"]) == "weakest"
+    assert "chose the weakest total variation" in result.warnings[-1]
+    strengths = (FACTOR * each for each in (max(STRENGTHS), 0.3))
+    assert [strength_at_bound(each) for each in strengths] == ["strongest", None]
 
 
 @pytest.mark.parametrize("views", [3, 4, 5, 7, 12, 31])

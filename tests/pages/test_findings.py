@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from ct_dip.data.prediction import Prediction
+from ct_dip.data.run_doubts import run_doubts
 from ct_dip.evaluation.structure import Structure
 from ct_dip.pages import findings as module
 from ct_dip.pages.finding import percent
@@ -82,7 +83,7 @@ def test_a_network_that_ran_out_of_steps_is_said(stopped_by, misfit, said):
     assert [finding.level for finding in found] == ["caution"] * said
     for finding in found:
         assert "was stopped by its budget of 500 steps at a misfit of 5.9" in finding.text
-        assert finding.text.index("balanced") < finding.text.index("thorough")
+        assert finding.advice.index("balanced") < finding.advice.index("thorough")
 
 
 @pytest.mark.parametrize(
@@ -95,6 +96,19 @@ def test_noise_verdict(ratio, level):
     assert "states" in found.text
     diagnostics = {"sigma_y": ratio * 0.2, "sigma_y_stated": 0.2, "noise_estimated": True}
     assert "estimated from the data" in findings(diagnostics)[0].text
+
+
+def test_a_doubt_that_a_result_keeps_as_a_warning_is_shown_once():
+    metrics = {"tv_strength_at_bound": "weakest", "evidence_converged": False}
+    metrics |= {"certificate": {"converged": False}}
+    doubts = [doubt.warning for doubt in run_doubts(metrics)]
+    result = replace(synthetic_result(), diagnostics=metrics, warnings=("odd", *doubts))
+    assert [finding.title for finding in data_findings(result)] == [
+        "The data look implausible",
+        "Total variation is at the end of its range",
+        "The error bars are not final",
+        "The computation did not reach its accuracy",
+    ]
 
 
 def test_missing_or_odd_numbers_are_not_judged():
@@ -113,12 +127,13 @@ def test_percent_is_never_all_unless_it_is():
 def test_every_finding_that_is_not_good_says_what_to_do():
     metrics = [{"sinogram_chi2": v} for v in (0.1, 1.6, 3.0)]
     metrics += [{"sigma_y": v, "sigma_y_stated": 1.0} for v in (0.1, 1.5, 3.0)]
-    metrics += [{"widening": 9.0}, {"evidence_converged": False}, {"certificate": {"converged": False}}]
+    metrics += [{"widening": 9.0}, {"evidence_converged": False}, {"tv_strength_at_bound": "weakest"}]
+    metrics += [{"converged": False, "duality_gap": 0.1}, {"certificate": {"converged": False}}]
     found = []
     for each in metrics:
         result = replace(synthetic_result(), diagnostics=each, warnings=("odd",))
         found += data_findings(result)
     doubts = [finding for finding in found if finding.level in ("caution", "poor")]
-    assert len({finding.title for finding in doubts}) == 10
+    assert len({finding.title for finding in doubts}) == 12
     assert all(finding.advice.endswith(".") for finding in doubts)
     assert not any(finding.advice for finding in found if finding.level == "good")
