@@ -120,6 +120,8 @@ def compare(
             raise InterruptedRunError(f"interrupted; run the same command to continue from {out}") from None
     page, csv, latex = write_comparison(out, table)
     print_table(ranking_sentences(table)[0], summary(table))
+    if table.pixels_differ:
+        print_line(table.pixels_differ)
     if not any(row.prediction for row in table.rows):
         raise CtDipError(f"no method finished: {table.rows[0].error}")
     print_line(f"{page}: open it in a browser; {csv} has every figure, {latex} the main ones")

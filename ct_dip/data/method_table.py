@@ -8,6 +8,7 @@ from functools import cached_property
 from statistics import NormalDist
 from typing import Literal, NamedTuple
 
+from ct_dip.data.pixel_distribution import PixelDistribution
 from ct_dip.data.prediction import Prediction
 from ct_dip.data.scan import Scan
 from ct_dip.data.scores import Mean
@@ -67,6 +68,12 @@ class Row:
     error: str = ""
     warnings: tuple[str, ...] = ()
 
+    @property
+    def pixels(self) -> str:
+        """The distribution of a single pixel; empty without error bars."""
+        found = self.prediction
+        return "" if found is None or found.std is None else PixelDistribution(found.degrees).name
+
     @cached_property
     def cells(self) -> dict[str, float | None]:
         """Every figure by its column, and standard errors as ``psnr_se``; none of a method that failed.
@@ -124,6 +131,21 @@ class MethodTable:
     def scan(self, digest: str) -> ScanLabel:
         """Return what a scan is called."""
         return self.scans.get(digest) or ScanLabel(f"scan {digest[:8]}".strip())
+
+    @property
+    def pixels_differ(self) -> str:
+        """A sentence about the distributions of single pixels; empty if they are of one kind."""
+        kinds: dict[str, dict[str, None]] = {}
+        for row in self.rows:
+            if row.pixels:
+                kinds.setdefault(row.pixels, {})[row.method] = None
+        if len(kinds) < 2:
+            return ""
+        shapes = "; ".join(f"{kind} for {', '.join(methods)}" for kind, methods in kinds.items())
+        return (
+            f"Single pixels have different distributions: {shapes}. Their log-likelihood, CRPS and coverage "
+            "judge this shape, too, and not the widths of the error bars alone."
+        )
 
     def mean(self, method: str, column: str) -> Mean | None:
         """Return a method's mean over the scans on which it has a number in a column; ``None`` without any.

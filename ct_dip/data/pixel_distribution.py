@@ -38,6 +38,11 @@ class PixelDistribution:
         return math.isinf(self.degrees)
 
     @property
+    def name(self) -> str:
+        """What a reader calls it."""
+        return "Gaussian" if self.gaussian else f"Student's with {self.degrees:g} degrees of freedom"
+
+    @property
     def _scale(self) -> float:
         """z over Student's t."""
         return 1.0 if self.gaussian else math.sqrt((self.degrees - 2) / self.degrees)

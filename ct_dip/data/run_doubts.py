@@ -1,4 +1,4 @@
-"""Doubts about a run that did not reach its goal, from its diagnostics: results keep them, pages show them."""
+"""Doubts about a run, from its diagnostics: what it did not reach. Results keep them, pages show them."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -48,7 +48,7 @@ def run_doubts(diagnostics: Mapping[str, Any]) -> Iterator[Doubt]:
             f"Cross-validation chose the {end} total variation that it tries, so one beyond it may suit the "
             "scan better."
         )
-        advice = "Check the stated noise, which the strength is relative to, or set tv.strength or dip.strength."
+        advice = "Check the stated noise, which it is relative to, or set tv.strength or dip.strength."
         yield Doubt("Total variation is at the end of its range", text, advice)
     if diagnostics.get("evidence_converged") is False:
         text = "The search for the width of the error bars stopped before it was done; its best is used."

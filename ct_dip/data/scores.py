@@ -46,7 +46,7 @@ class PartScores:
         mae, rmse: mean absolute error and root mean squared error, 1/mm.
         coverage: share of pixels inside the central interval, by nominal level.
         log_likelihood: mean log-density of single pixels, in (1/mm)⁻¹, nats.
-        crps: continuous ranked probability score of a Gaussian, 1/mm; lower is better.
+        crps: continuous ranked probability score of single pixels, 1/mm; lower is better.
         rms_z: root mean square of z; 1 for right error bars.
         largest_z, z_999: the largest size of z, and the quantile that one pixel in a thousand exceeds.
         ence: expected normalised calibration error, mean over bins of ``|rmse − std|/std``.

@@ -158,6 +158,8 @@ def ranking_sentences(table: MethodTable) -> list[str]:
             "There is nothing to rank by: no truth is known, and no views were held out "
             "(ct-dip compare SCAN --heldout does that). Methods are in the order in which they were given."
         )
+    if table.pixels_differ:
+        sentences.append(table.pixels_differ)
     if len(table.digests) > 1:
         sentences.append(
             "Numbers are means over scans with their standard errors. All methods saw the same scans, so "

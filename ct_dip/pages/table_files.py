@@ -87,7 +87,7 @@ def write_csv(path: str | Path, table: MethodTable) -> None:
         every |= row.cells
     main = [name for name in MAIN if name in every]
     others = [name for name in every if name not in MAIN]
-    names = [*FIRST, *main, "error", "warnings", "compared_with", *others, "scan_digest"]
+    names = [*FIRST, *main, "error", "warnings", "compared_with", "pixels", *others, "scan_digest"]
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, names, restval="", lineterminator="\n")
     writer.writeheader()
@@ -101,6 +101,7 @@ def write_csv(path: str | Path, table: MethodTable) -> None:
                 "method": row.method,
                 "scan_digest": row.scan_digest,
                 "compared_with": "" if found is None or found.scores is None else found.scores.compared_with,
+                "pixels": row.pixels,
                 "warnings": " ".join((*own, *row.warnings)),
                 "error": row.error,
             }
@@ -114,6 +115,7 @@ def write_latex(path: str | Path, table: MethodTable) -> None:
     lines = [
         MARK,
         r"% needs \usepackage{booktabs}",
+        *([f"% {_escape(table.pixels_differ)}"] if table.pixels_differ else []),
         rf"\begin{{tabular}}{{l{'r' * len(columns)}}}",
         r"\toprule",
         " & ".join(["Method", *(_escape(MAIN[name].title) for name in columns)]) + r" \\",

@@ -57,6 +57,15 @@ def test_the_page_says_what_it_ranks_by():
     assert "nothing to rank by" in ranking_sentences(nothing)[0]
 
 
+def test_methods_whose_pixels_have_other_distributions_are_named():
+    bars = [prediction(m, std=0.002) for m in ("mfvi", "swag")]
+    assert compare_results(bars).pixels_differ == ""
+    mixed = compare_results([prediction("fbp"), *bars, prediction("lin-dip", std=0.002, degrees=3.0)])
+    sentence = "Student's with 3 degrees of freedom for lin-dip"
+    assert f"Gaussian for mfvi, swag; {sentence}. " in mixed.pixels_differ
+    assert mixed.pixels_differ in ranking_sentences(mixed)
+
+
 def vars_of(method):
     made = prediction(method, compared="reference")
     return {"comparison": made.comparison, "scores": made.scores}

@@ -35,6 +35,7 @@ def test_the_csv_file_has_every_number(tmp_path):
     assert rows[0]["coverage_95"] == ""
     assert rows[0]["warnings"] == "Beware, of commas"
     assert rows[0]["compared_with"] == "truth"
+    assert [row["pixels"] for row in rows] == ["", "Gaussian", "Gaussian", ""]
     assert rows[3]["error"] == failed.error
     assert float(rows[1]["heldout_log_density"]) == -1.5
 
