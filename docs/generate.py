@@ -8,6 +8,7 @@ from repository_pages import INCLUDED, ROOT, included_page, included_pictures, n
 from settings_page import configuration_page, plain
 
 import ct_dip
+from ct_dip.data.column_legend import ENDINGS, FIGURES
 from ct_dip.data.legend import MEANINGS
 from ct_dip.method import Method
 from ct_dip.methods import find_method, method_names
@@ -36,6 +37,7 @@ def all_pages() -> dict[str, str | bytes]:
         "reference/commands.md": commands_page(),
         "reference/methods.md": methods_page(),
         "reference/diagnostics.md": diagnostics_page(),
+        "reference/scores.md": scores_page(),
     }
     for file, page in INCLUDED.items():
         pages |= included_pictures(file) | {page: included_page(file)}
@@ -88,6 +90,25 @@ def diagnostics_page() -> str:
         "`skip0` and on, `out`.",
         "| name | meaning |\n| --- | --- |\n"
         + "\n".join(f"| `{name}` | {text} |" for name, text in MEANINGS.items()),
+    ]
+    return "\n\n".join(lines) + "\n"
+
+
+def scores_page() -> str:
+    """Every column of the tables that compare and evaluate write."""
+    lines = [
+        "# Scores",
+        "Columns of `comparison.csv` (`ct-dip compare`, `select`) and of `scores.csv` (`ct-dip evaluate`); "
+        "`comparison_columns.csv` and `scores_columns.csv` beside them explain each column by itself. In "
+        "Python, `result.scores.row()` and `result.heldout.row()` give the figures by these names. A cell is "
+        "empty where a method has no such figure. N stands for a number.",
+        "| column | meaning |\n| --- | --- |\n"
+        + "\n".join(f"| `{name}` | {_sentence(text)} |" for name, text in FIGURES.items()),
+        "## Endings",
+        "An ending says which pixels, or which means over pixels, a figure describes: `coverage_95_near`, "
+        "`rms_z_blocks_8`.",
+        "| ending | meaning |\n| --- | --- |\n"
+        + "\n".join(f"| {f'`{e}`' if e else 'none'} | {_sentence(text)} |" for e, text in ENDINGS.items()),
     ]
     return "\n\n".join(lines) + "\n"
 

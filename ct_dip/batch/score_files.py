@@ -8,6 +8,7 @@ from typing import Any
 
 from ct_dip.batch.clusters import require
 from ct_dip.batch.table import Row, read_rows
+from ct_dip.data.column_legend import write_legend
 from ct_dip.data.scores import Scores
 from ct_dip.errors import InputError
 from ct_dip.files import atomic_path, write_bytes
@@ -17,7 +18,7 @@ FIRST = ("item", "label", "method", "state", "error", "seconds", "peak_memory_mb
 
 
 def write_scores(folder: str | Path) -> list[Row]:
-    """Write ``scores.csv`` and ``scores.parquet`` from the table of record, and return its rows.
+    """Write ``scores.csv``, what its columns mean, and ``scores.parquet``; return the rows of the table.
 
     Parquet needs the extra ``batch``; without it, CSV alone is written.
     """
@@ -29,6 +30,7 @@ def write_scores(folder: str | Path) -> list[Row]:
     writer.writeheader()
     writer.writerows({k: v for k, v in each.items() if v is not None} for each in cells)
     write_bytes(folder / CSV, text.getvalue().encode())
+    write_legend(folder / CSV, names)
     try:
         arrow, parquet = require("pyarrow", "batch"), require("pyarrow.parquet", "batch")
     except InputError:

@@ -69,6 +69,7 @@ def compare(
     verbose: Verbose = False,
 ) -> None:
     """Compare methods on the same scans, and write a page, a CSV file and a LaTeX table of their scores."""
+    from ct_dip.data.column_legend import legend_path
     from ct_dip.data.hdf5 import file_kind
     from ct_dip.pages.compare_page import ranking_sentences
     from ct_dip.pages.comparison_files import check_folder, write_comparison
@@ -124,7 +125,10 @@ def compare(
         print_line(table.pixels_differ)
     if not any(row.prediction for row in table.rows):
         raise CtDipError(f"no method finished: {table.rows[0].error}")
-    print_line(f"{page}: open it in a browser; {csv} has every figure, {latex} the main ones")
+    print_line(
+        f"{page}: open it in a browser; {csv} has every figure, {legend_path(csv).name} what "
+        f"they mean, {latex} the main ones"
+    )
 
 
 def summary(table: "MethodTable") -> dict[str, str]:

@@ -107,6 +107,7 @@ def evaluate(
     """Reconstruct and score many items of a dataset; record failures and go on."""
     from ct_dip.batch.evaluate import evaluate as run
     from ct_dip.batch.evaluate import submission_file
+    from ct_dip.data.column_legend import legend_path
     from ct_dip.text import counted
 
     options = {"preset": preset, "seed": seed, "device": device}
@@ -151,7 +152,11 @@ def evaluate(
         message(f"first failure: {failed[0].label} with {failed[0].method}: {failed[0].error}")
     if len(failed) == len(rows):
         raise CtDipError(f"everything failed; see {out / 'scores.csv'}, and run again with --retry-failed")
-    print_line(f"{out / 'scores.csv'} has every figure; ct-dip report {out} writes the page")
+    scores = out / "scores.csv"
+    print_line(
+        f"{scores} has every figure, {legend_path(scores).name} what they mean; ct-dip report {out} "
+        "writes the page"
+    )
 
 
 def summary(rows: "Sequence[Row]") -> dict[str, str]:

@@ -48,6 +48,7 @@ def select(
 ) -> None:
     """Try every combination of some settings on a scan, and rank them by held-out views and by evidence."""
     from ct_dip.compare_methods import compare
+    from ct_dip.data.column_legend import legend_path
     from ct_dip.pages.comparison_files import check_folder, write_comparison
     from ct_dip.select_settings import choices, configurations, read_over
 
@@ -68,4 +69,7 @@ def select(
     page, csv, latex = write_comparison(out, table)
     chosen = [f"{_SAYS[column]} {name}" for column, name in choices(table).items()]
     print_table("; ".join(chosen) or "nothing tells these settings apart", summary(table))
-    print_line(f"{page}: open it in a browser; {csv} has every figure, {latex} the main ones")
+    print_line(
+        f"{page}: open it in a browser; {csv} has every figure, {legend_path(csv).name} what "
+        f"they mean, {latex} the main ones"
+    )

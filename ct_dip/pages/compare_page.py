@@ -17,6 +17,7 @@ from markupsafe import Markup
 from PIL import Image
 
 from ct_dip.arrays import Floats
+from ct_dip.data.column_legend import column_meaning
 from ct_dip.data.comparison import Comparison
 from ct_dip.data.method_table import ERROR_BARS, HELDOUT, IMAGE, MethodTable
 from ct_dip.data.prediction import Prediction
@@ -112,6 +113,7 @@ def page_environment() -> Environment:
     )
     environment.filters["counted"] = counted
     environment.filters["duration"] = format_duration
+    environment.filters["meaning"] = column_meaning
     environment.filters["short"] = lambda value: f"{value:.2g}"
     return environment
 

@@ -1,7 +1,8 @@
-"""The files of a comparison in one folder: a page, a CSV file with every figure, a LaTeX table."""
+"""The files of a comparison in one folder: a page, a CSV file of every figure, its legend, a LaTeX table."""
 
 from pathlib import Path
 
+from ct_dip.data.column_legend import HEADING, legend_path
 from ct_dip.data.method_table import MethodTable
 from ct_dip.errors import InputError
 from ct_dip.files import check_writable
@@ -24,7 +25,9 @@ def write_comparison(folder: Path, table: MethodTable) -> tuple[Path, Path, Path
 
 def check_folder(folder: Path) -> None:
     """Refuse to replace files that `write_comparison` did not write, and folders that cannot be written."""
-    for name, mark in {PAGE: PAGE_MARK, CSV: ",".join(FIRST), LATEX: LATEX_MARK}.items():
+    marks = {PAGE: PAGE_MARK, CSV: ",".join(FIRST), LATEX: LATEX_MARK}
+    marks[legend_path(Path(CSV)).name] = ",".join(HEADING)
+    for name, mark in marks.items():
         path = folder / name
         check_writable(path)
         if not path.exists():

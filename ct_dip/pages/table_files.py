@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from ct_dip.data.column_legend import write_legend
 from ct_dip.data.method_table import MethodTable
 from ct_dip.data.scores import Mean, Scores
 from ct_dip.files import write_bytes
@@ -81,7 +82,10 @@ def cell_text(column: str, mean: Mean | None, *, none: str = "–") -> tuple[str
 
 
 def write_csv(path: str | Path, table: MethodTable) -> None:
-    """Write every row: the main columns first, then warnings and all other columns of `Scores`."""
+    """Write every row: the main columns first, then warnings and all other columns of `Scores`.
+
+    What they mean is written beside it; see `ct_dip.data.column_legend`.
+    """
     every = Scores(compared_with="truth", noise_std=0.0, value_range=1.0).row()
     for row in table.rows:
         every |= row.cells
@@ -107,6 +111,7 @@ def write_csv(path: str | Path, table: MethodTable) -> None:
             }
         )
     write_bytes(path, text.getvalue().encode("utf-8"))
+    write_legend(Path(path), names)
 
 
 def write_latex(path: str | Path, table: MethodTable) -> None:

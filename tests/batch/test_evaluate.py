@@ -225,6 +225,8 @@ def test_a_killed_scheduler_ends_the_run_and_it_goes_on(scans, serial, tmp_path,
 def test_scores_are_written_as_csv_and_parquet(serial):
     with (serial / "scores.csv").open() as file:
         lines = list(csv.DictReader(file))
+    with (serial / "scores_columns.csv").open() as file:
+        assert [line["column"] for line in csv.DictReader(file)] == list(lines[0])
     table = pyarrow.parquet.read_table(serial / "scores.parquet").to_pylist()
     assert len(lines) == len(table) == len(METHODS) * ITEMS
     for line, cells, row in zip(lines, table, read_rows(serial), strict=True):

@@ -55,7 +55,7 @@ def test_results_are_compared(folder, capsys):
     assert float(rows[0]["heldout_log_density"]) == 1.25  # from the file
     assert "Images are ranked by PSNR against the truth" in capsys.readouterr().out
     assert sorted(path.name for path in (folder / "comparison").iterdir()) == [
-        *("comparison.csv", "comparison.html", "comparison.tex")
+        *("comparison.csv", "comparison.html", "comparison.tex", "comparison_columns.csv")
     ]
 
 
@@ -91,7 +91,7 @@ def test_bad_input_is_one_line(folder, capsys, arguments, words):
     assert shown.count("\n") == 1
 
 
-@pytest.mark.parametrize("name", ["comparison.html", "comparison.csv", "comparison.tex"])
+@pytest.mark.parametrize("name", [f"comparison{end}" for end in (".html", ".csv", ".tex", "_columns.csv")])
 def test_files_of_others_are_not_replaced(folder, capsys, name):
     (folder / "out").mkdir()
     (folder / "out" / name).write_text("mine")
