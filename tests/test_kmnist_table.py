@@ -6,6 +6,7 @@ import torch
 
 import experiments.kmnist.__main__ as kmnist
 from benchmarks.kmnist import data_folder
+from ct_dip.errors import InputError
 from ct_dip.operators import ray_transform
 from experiments.kmnist.published import published_cases, published_matrix
 
@@ -30,6 +31,20 @@ def test_a_second_run_goes_on_where_the_first_one_ended(real_data, monkeypatch, 
     assert measured == ["5 views, 5 % noise, image 8: tv"]
     first, (mean, error) = float(one["PSNR, dB"]), map(float, two["PSNR, dB"].split(" ± "))
     assert abs(mean - first) == pytest.approx(error, abs=0.011)  # of two
+    words = ("--images", "7", *words, "--set", "tv.strength=0.2")
+    (other,) = table(monkeypatch, capsys, *words)  # a row of its own
+    assert measured[1:] == ["5 views, 5 % noise, image 7: tv, tv.strength=0.2"]
+    assert other["method"] == "tv, tv.strength=0.2"
+    assert other["PSNR, dB"] != one["PSNR, dB"]
+
+
+def test_settings_go_to_the_methods_that_have_them():
+    runs = list(kmnist.runs_of(["tv", "dip"], ["dip.jitter=0", "tv.strength=0.2"]))
+    assert [run.name for run in runs] == ["tv, tv.strength=0.2", "dip, dip.jitter=0"]
+    with pytest.raises(InputError, match=r"tv\.strength=0\.2: none of the methods"):
+        list(kmnist.runs_of(["dip"], ["tv.strength=0.2"]))
+    with pytest.raises(InputError, match="stength"):
+        list(kmnist.runs_of(["tv"], ["tv.stength=0.2"]))
 
 
 def test_an_image_has_a_likelihood_only_of_enough_samples(real_data, monkeypatch, capsys, tmp_path):

@@ -1,10 +1,12 @@
 """The protocol of the linearised deep-image-prior papers, for any of our methods.
 
-``CT_DIP_DATA=… python -m experiments.kmnist [--images 0:20] [--views 5,10,20,30] [--noise 5] [--methods …]``
+``CT_DIP_DATA=… python -m experiments.kmnist [--images 0:20] [--views 5,10,20,30] [--noise 5] [--methods …]
+[--set inference.prior=g]``
 
 KMNIST test images, 28², parallel beam, 41 bins, white noise of so many per cent of the mean line integral.
 Every row is kept in ``--out`` as soon as it is measured, and a second run goes on from there; the table of
-all rows that were asked for is printed in the end. With ``--published``, the four sinograms that the
+all rows that were asked for is printed in the end. A setting goes to the methods that have its section, and
+into the names of their rows. With ``--published``, the four sinograms that the
 published implementation was given instead, with its own figures beside ours.
 """
 
@@ -15,15 +17,16 @@ import sys
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks.kept_rows import KeptRows
 from benchmarks.kmnist import kmnist_scans
 from benchmarks.measure import Row, plain
 from benchmarks.methods import scored
 from ct_dip.data.scan import Scan
+from ct_dip.errors import InputError
 from ct_dip.memory import keep_freed
-from ct_dip.methods import load_config
+from ct_dip.methods import find_method, load_config
 from experiments.kmnist.published import published_cases
 
 METHODS = ("lin-dip", "lin-dip-paper", "mc-dropout", "ensemble", "dip-mll", "tv-gauss", "tv-langevin")
@@ -47,59 +50,89 @@ COLUMNS = {
 }
 
 
+class Run(NamedTuple):
+    """A method, and settings of its own as ``section.key=value``."""
+
+    method: str
+    settings: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What tells its rows from others."""
+        return ", ".join((self.method, *self.settings))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m experiments.kmnist", description=__doc__)
     parser.add_argument("--images", type=_range, default=range(20), help="as 0:50; default 0:20")
     parser.add_argument("--views", type=_integers, default=[5, 10, 20, 30], help="default 5,10,20,30")
     parser.add_argument("--noise", type=_integers, default=[5], help="per cent, as 5,10; default 5")
     parser.add_argument("--methods", type=lambda text: text.split(","), default=list(METHODS))
+    parser.add_argument("--set", action="append", default=[], help="a setting, as inference.prior=g; repeat")
     parser.add_argument("--published", action="store_true", help="the published implementation's sinograms")
     parser.add_argument("--out", type=Path, default=Path("kmnist.jsonl"), help="default kmnist.jsonl")
     arguments = parser.parse_args()
     keep_freed()  # as the command line does
     kept = KeptRows(arguments.out, lambda row: row.case)
-    rows = []
-    for row in published(kept, arguments.methods) if arguments.published else protocol(kept, arguments):
+    rows, runs = [], list(runs_of(arguments.methods, arguments.set))
+    for row in published(kept, runs) if arguments.published else protocol(kept, runs, arguments):
         rows.append(row)
         print(row.case, "".join(f", {title} {cell}" for title, cell in cells([row]).items()), file=sys.stderr)
     print(table(rows))
 
 
-def protocol(kept: KeptRows, arguments: argparse.Namespace) -> Iterator[Row]:
+def runs_of(methods: Iterable[str], settings: Iterable[str]) -> Iterator[Run]:
+    """Give every setting to the methods that have its section, and check them.
+
+    Raises:
+        InputError: no method has it, or it is no setting.
+    """
+    unused = set(settings)
+    for method in methods:
+        sections = find_method(method).config.sections()
+        own = tuple(sorted(each for each in set(settings) if each.partition(".")[0] in sections))
+        load_config(method=method, settings=own)
+        unused -= set(own)
+        yield Run(method, own)
+    if unused:
+        raise InputError(f"--set {', '.join(sorted(unused))}: none of the methods has such a section")
+
+
+def protocol(kept: KeptRows, runs: Iterable[Run], arguments: argparse.Namespace) -> Iterator[Row]:
     """Measure what was not measured before."""
-    for method in arguments.methods:
+    for run in runs:
         for noise in arguments.noise:
             for views in arguments.views:
                 for image in arguments.images:
-                    what = {"method": method, "views": views, "noise": noise, "image": image}
-                    case = f"{views} views, {noise} % noise, image {image}: {method}"
-                    yield kept.get(case, partial(_simulate_and_measure, case, what))
+                    what = {"method": run.name, "views": views, "noise": noise, "image": image}
+                    case = f"{views} views, {noise} % noise, image {image}: {run.name}"
+                    yield kept.get(case, partial(_simulate_and_measure, case, what, run))
 
 
-def published(kept: KeptRows, methods: Iterable[str]) -> Iterator[Row]:
+def published(kept: KeptRows, runs: Iterable[Run]) -> Iterator[Row]:
     """Give the published implementation's figures, and those of our methods on the same sinograms."""
     for views, image, scan, figures in published_cases():
         case = f"published sinogram, {views} views, image {image}"
         what = {"views": views, "noise": 5, "image": image}
         for name, found in figures.items():
             yield _row(f"{case}: {name}", what | {"method": name, **found})
-        for method in methods:
-            name = f"{case}: {method}"
-            yield kept.get(name, partial(measure, name, scan, what | {"method": method}))
+        for run in runs:
+            name = f"{case}: {run.name}"
+            yield kept.get(name, partial(measure, name, scan, what | {"method": run.name}, run))
 
 
-def measure(case: str, scan: Scan, what: dict[str, Any]) -> Row:
+def measure(case: str, scan: Scan, what: dict[str, Any], run: Run) -> Row:
     """Reconstruct one scan by one method."""
-    method = what["method"]
-    found = scored(scan, load_config(method=method, settings=SETTINGS.get(method, [])))
-    if method in INDEPENDENT and "error" not in found:
+    settings = [*SETTINGS.get(run.method, ()), *run.settings]
+    found = scored(scan, load_config(method=run.method, settings=settings))
+    if run.method in INDEPENDENT and "error" not in found:
         found["log_likelihood_image"] = found["log_likelihood_1"]
     return _row(case, what | found)
 
 
-def _simulate_and_measure(case: str, what: dict[str, Any]) -> Row:
+def _simulate_and_measure(case: str, what: dict[str, Any], run: Run) -> Row:
     (scan,) = kmnist_scans([what["image"]], views=what["views"], noise=what["noise"] / 100)
-    return measure(case, scan, what)
+    return measure(case, scan, what, run)
 
 
 def _row(case: str, figures: dict[str, Any]) -> Row:
