@@ -3,13 +3,14 @@
 import contextlib
 import dataclasses
 import difflib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from ct_dip.arrays import Bools
 from ct_dip.data.scan import Scan
-from ct_dip.errors import InputError
+from ct_dip.errors import CtDipError, InputError
 from ct_dip.importers.build import build_scans, pick_rows
 from ct_dip.importers.content import look_into
 from ct_dip.importers.formats import FORMATS, find_format
@@ -75,8 +76,7 @@ def import_rows(
         rows: ``12``, ``10:20`` or ``all``; see `ct_dip.importers.build.pick_rows`.
         format, views, bin, size, width, mask, offset_error, options: as for `import_scan`.
     """
-    told = _told(options)
-    with open_recording(path, format, told) as (kind, recording):
+    with _python_names(), open_recording(path, format, told := _told(options)) as (kind, recording):
         chosen = range(1)
         missing = recording.missing(kind.options)
         try:
@@ -91,6 +91,20 @@ def import_rows(
         for row, scan in scans:
             marked = with_mask(scan, mask)
             yield row, marked if views is None else spread_views(marked, views)
+
+
+@contextlib.contextmanager
+def _python_names() -> Iterator[None]:
+    """Add a note to an error that names options as the shell has them, which shows no notes."""
+    special = {"--arc": "arc, in radians", "--row": "row of import_scan", "--rows": "rows of import_rows"}
+    try:
+        yield
+    except CtDipError as error:
+        named = dict.fromkeys(re.findall(r"(?<!\S)--[a-z-]+", str(error)))
+        words = [f"{name} is {special.get(name, name[2:].replace('-', '_'))}" for name in named]
+        if words:
+            error.add_note(f"As arguments in Python: {'; '.join(words)}.")
+        raise
 
 
 def _told(options: dict[str, Any]) -> Options:
