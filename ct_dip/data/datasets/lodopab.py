@@ -36,7 +36,7 @@ WATER, AIR = 0.02, 0.00002  # 1/mm
 SCALE = WATER + 3071 * (WATER - AIR) / 1000  # 1/mm of value 1: attenuation at 3071 HU
 PHOTONS = 4096.0
 SIZE = 260.0  # mm, of both sides of an image
-_SIDECAR = "geometry.json"
+SIDECAR = "geometry.json"
 _FORMAT, _VERSION = "ct_dip.lodopab", 1
 _FILE = re.compile(rf"observation_({'|'.join(PARTS)})_(\d{{3,}})\.hdf5")
 
@@ -88,12 +88,12 @@ class Layout:
             "items": dict(self.items),
             "geometry": self.geometry.to_dict(),
         }
-        write_bytes(folder / _SIDECAR, (json.dumps(plain, indent=1) + "\n").encode())
+        write_bytes(folder / SIDECAR, (json.dumps(plain, indent=1) + "\n").encode())
 
     @staticmethod
     def read(folder: Path) -> "Layout":
         """Read it from beside the data; without a file it is LoDoPaB's own."""
-        path = folder / _SIDECAR
+        path = folder / SIDECAR
         if not path.exists():
             return Layout()
         try:

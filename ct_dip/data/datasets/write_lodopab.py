@@ -1,6 +1,8 @@
 """Simulate a dataset as LoDoPaB-CT was simulated, and write it in its layout."""
 
+import contextlib
 import dataclasses
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from ct_dip.data.datasets.lodopab import (
     PARTS,
     PHOTONS,
     SCALE,
+    SIDECAR,
     Layout,
     LoDoPaB,
     lodopab_geometry,
@@ -22,6 +25,7 @@ from ct_dip.data.datasets.lodopab import (
 from ct_dip.data.datasets.slices import Slices
 from ct_dip.data.noise import PhotonNoise, add_photon_noise
 from ct_dip.errors import InputError
+from ct_dip.files import write_bytes
 from ct_dip.geometry import Geometry, Volume
 from ct_dip.operators import ray_transform
 from ct_dip.progress import Progress
@@ -61,11 +65,11 @@ def write_lodopab(
             f"most; ask for {8 * len(slices)}"
         )
     layout = _layout(folder, part, items, geometry, PhotonNoise(photons=photons).photons, slices.source)
-    layout.write(folder)  # first: without it, what follows would be taken for LoDoPaB itself
     shapes = {"observation": geometry.range_shape, "ground_truth": geometry.domain_shape}
     if part == "challenge":
         del shapes["ground_truth"]
-    with progress.stage("simulated scans", items) as stage:
+    with _whole_or_not_at_all(folder, part), progress.stage("simulated scans", items) as stage:
+        layout.write(folder)  # first: without it, what follows would be taken for LoDoPaB itself
         for first in range(0, items, PER_FILE):
             count = min(PER_FILE, items - first)
             with ExitStack() as files:
@@ -86,6 +90,26 @@ def write_lodopab(
                         stack[place] = stored[kind]
                     stage.update(first + place + 1)
     return LoDoPaB(folder, part)
+
+
+@contextlib.contextmanager
+def _whole_or_not_at_all(folder: Path, part: str) -> Iterator[None]:
+    """Leave the folder as it was, without the part, if a slice is refused or the work is stopped."""
+    sidecar, existed = folder / SIDECAR, folder.exists()
+    before = sidecar.read_bytes() if sidecar.exists() else None
+    try:
+        yield
+    except BaseException:
+        for path in folder.glob(f"*_{part}_*.hdf5"):
+            path.unlink()
+        if before is None:
+            sidecar.unlink(missing_ok=True)
+        else:
+            write_bytes(sidecar, before)
+        if not existed:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+        raise
 
 
 def _layout(folder: Path, part: str, items: int, geometry: Geometry, photons: float, source: str) -> Layout:

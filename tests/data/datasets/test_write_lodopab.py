@@ -107,6 +107,21 @@ def test_parts_share_a_folder_and_a_geometry(folder):
             write_lodopab(folder, slices, **{"side": 40, "views": 20, **options})
 
 
+def test_a_slice_that_is_refused_leaves_the_folder_as_it_was(tmp_path):
+    class Uneven(PhantomSlices):
+        def attenuation(self, index, side, rng):
+            return super().attenuation(index, side, rng)[: side if index == 0 else side // 2]
+
+    with pytest.raises(InputError, match="cut it to a square"):
+        write_lodopab(tmp_path / "new", Uneven("ellipses", 2), side=16, views=5)
+    assert not (tmp_path / "new").exists()
+    write_lodopab(tmp_path / "old", PhantomSlices("ellipses", 1), side=16, views=5)
+    before = {path.name: path.read_bytes() for path in (tmp_path / "old").iterdir()}
+    with pytest.raises(InputError, match="cut it to a square"):
+        write_lodopab(tmp_path / "old", Uneven("ellipses", 2), part="train", side=16, views=5)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "old").iterdir()} == before
+
+
 def test_dicom_slices(tmp_path):
     pydicom = pytest.importorskip("pydicom")
     from pydicom.dataset import FileDataset, FileMetaDataset
