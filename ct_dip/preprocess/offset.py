@@ -70,6 +70,8 @@ def find_detector_offset(sinogram: Floats, geometry: Geometry) -> Estimate:
     sinogram, geometry = narrowed(np.asarray(sinogram, dtype=np.float64), geometry)
     if geometry.views < 4 or geometry.detectors < 8:
         raise _undetermined(f"{geometry.views} views of {geometry.detectors} bins are too few")
+    if not np.ptp(sinogram, axis=0).any():
+        raise _undetermined("they are all the same, and do not show their noise")
     if is_truncated(sinogram):
         raise _undetermined("the object reaches beyond the detector")
     most, orders = orders_of(geometry, _ORDERS), 1
@@ -128,7 +130,7 @@ def _linearise(
     )  # that noise alone would give, give or take √(2/freedom)
     seen = total > chance * (1 + _SIGNIFICANT * np.sqrt(2 / np.maximum(freedom, 1)))
     signal = np.where(seen, total - chance, 0)  # S
-    weights = signal / (np.maximum(total, 1e-300) * noise)
+    weights = np.divide(signal, total * noise, out=np.zeros_like(signal), where=seen)
     information = float(weights @ signal)
     if not information > 0:
         raise _undetermined("nothing in them changes with it beyond the noise")

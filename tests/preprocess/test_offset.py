@@ -87,6 +87,15 @@ def test_views_that_do_not_determine_it_are_refused():
         find_detector_offset(noise[:3], geometry.select_views(slice(0, 3)))
 
 
+@pytest.mark.parametrize("name", BEAMS)
+def test_views_that_are_all_the_same_are_refused(name):
+    """A disc in the middle, or one view that was stored again and again."""
+    geometry = scanner(VOLUME, views=40, **BEAMS[name])
+    chord = np.sqrt(np.clip(100 - (np.arange(geometry.detectors) - 31.5) ** 2, 0, None))
+    with pytest.raises(ScanError, match="all the same"):
+        find_detector_offset(np.tile(chord, (geometry.views, 1)), geometry)
+
+
 def test_an_estimate_is_written_with_the_digits_that_it_has():
     assert str(Estimate(0.28061, 0.00099)) == "0.28061 ± 0.00099"
     assert str(Estimate(296.5, 1.5)) == "296.5 ± 1.5"
