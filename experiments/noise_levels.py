@@ -41,7 +41,7 @@ def load(name: str, side: int) -> tuple[Scan, int]:
 def row(name: str, side: int) -> str:
     """Return one line of the table."""
     scan, views = load(name, side)
-    stated = np.sqrt(scan.variance_or_estimate()[0])
+    stated = np.sqrt(scan.variance if scan.variance is not None else scan.variance_or_estimate()[0])
     found = estimate_noise(scan.sinogram, scan.geometry)
     typical = float(np.median(stated))
     photons = getattr(scan.noise, "photons", None)

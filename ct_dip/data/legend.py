@@ -48,7 +48,7 @@ MEANINGS = {
     "sampling_jitter": "the same jitter, for the samples",
     "seeds": "of random numbers",
     "sigma_y": "noise of a typical measurement as fitted",
-    "sigma_y_stated": "noise of a typical measurement as stated",
+    "sigma_y_stated": "noise of a typical measurement as stated or estimated before the fit",
     "sinogram_chi2": "mean squared residual over the fitted noise; about 1 is good",
     "steps": "steps of the network's fit",
     "stopped_by": "rule that ended the fit",

@@ -12,6 +12,8 @@ from ct_dip.errors import ScanError
 # LoDoPaB: a bin that saw no photon is treated as having seen this many, so that its log is finite.
 ZERO_COUNT = 0.1
 _MOST_PHOTONS = 1e15  # beyond that no Poisson generator goes, and no noise is left
+_FEWEST_BINS = 4  # of a third difference
+_OVERSTATED = 1.25  # times the noise that third differences may show of it alone, see `estimate_white_std`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,10 +133,22 @@ def estimate_white_std(sinogram: Floats) -> float:
     across it was 0 to 25 % too large at 3 % noise or more and up to 75 % at 1 % noise; at 28 pixels and
     1 % noise, two to six times too large.
     """
-    if sinogram.shape[-1] < 4:
-        raise ScanError("estimating the noise needs at least 4 detector bins")
+    if sinogram.shape[-1] < _FEWEST_BINS:
+        raise ScanError(f"estimating the noise needs at least {_FEWEST_BINS} detector bins")
     third = np.diff(np.asarray(sinogram, dtype=np.float64), n=3, axis=-1) / math.sqrt(20)
     return float(np.median(np.abs(third - np.median(third))) / 0.6744897501960817)
+
+
+def unexplained_variance(sinogram: Floats, variance: Floats) -> float:
+    """Return what third differences along the detector show beyond a stated variance, of a typical ray.
+
+    A pixel grid blurs the edges of an object, and that error of a line integral does not know how many
+    photons the ray had. Where it is larger than their noise, weights of photons alone favour rays through air
+    for nothing; with this constant added to the variance of every ray they become even.
+    """
+    if sinogram.shape[-1] < _FEWEST_BINS:
+        return 0.0
+    return max(0.0, estimate_white_std(sinogram) ** 2 - _OVERSTATED**2 * float(np.median(variance)))
 
 
 def estimate_photons(sinogram: Floats) -> float | None:

@@ -8,6 +8,7 @@ from ct_dip.data.noise import (
     add_white_noise,
     estimate_photons,
     estimate_white_std,
+    unexplained_variance,
 )
 from ct_dip.data.phantoms import PHANTOMS
 from ct_dip.data.simulate import NoiseLevel, simulate
@@ -114,3 +115,18 @@ def test_one_kind_of_level_at_a_time():
     for levels in ({}, {"relative": 0.1, "std": 0.1}):
         with pytest.raises(ScanError, match="either"):
             add_white_noise(IDEAL, np.random.default_rng(0), **levels)
+
+
+def test_photon_noise_alone_leaves_nothing_unexplained():
+    noisy, noise = add_photon_noise(IDEAL, np.random.default_rng(0), photons=4096)
+    assert unexplained_variance(noisy, noise.variance(noisy)) == 0
+
+
+def test_an_error_beside_photons_is_found_at_its_size():
+    rng = np.random.default_rng(0)
+    noisy, noise = add_photon_noise(IDEAL, rng, photons=1e5)
+    variance = noise.variance(noisy)
+    extra = 3 * np.sqrt(np.median(variance))
+    found = unexplained_variance(noisy + extra * rng.standard_normal(noisy.shape), variance)
+    # The median over all rays of exp(y)/N + extra², less what third differences may overstate.
+    assert found == pytest.approx(extra**2, rel=0.1)
