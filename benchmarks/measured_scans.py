@@ -58,7 +58,8 @@ def _htc(which: str, side: int, binned: bool) -> Scan:
 
 def _fips_walnut(which: str, side: int, binned: bool) -> Scan:
     path = data_folder() / "fips_walnut.mat"
-    return import_scan(path, size=side, width=40.0, bin=14 * 128 // side if binned else 1)
+    factor = min((1, 2, 4, 7, 8, 14, 28, 41, 56), key=lambda divisor: abs(divisor - 14 * 128 / side))
+    return import_scan(path, size=side, width=40.0, bin=factor if binned else 1)
 
 
 def _tooth(which: str, side: int, binned: bool) -> Scan:

@@ -21,6 +21,7 @@ from benchmarks.measure import Row
 from benchmarks.object_list import LISTS, Item, make_scan
 from ct_dip import memory
 from ct_dip.config import RunConfig
+from ct_dip.data.prediction import Prediction
 from ct_dip.data.scan import Scan
 from ct_dip.errors import CtDipError
 from ct_dip.methods import load_config, method_names
@@ -115,12 +116,17 @@ def scored(scan: Scan, config: RunConfig, **known: Any) -> dict[str, Any]:
     Args:
         known: what `ct_dip.pipeline.reconstruct` is told of a reference.
     """
+    return predicted(scan, config, **known)[1]
+
+
+def predicted(scan: Scan, config: RunConfig, **known: Any) -> tuple[Prediction | None, dict[str, Any]]:
+    """Reconstruct a scan, and return the prediction, if there is one, beside what `scored` returns."""
     memory.give_back()  # of the method before, which would count as this one's
     start = time.process_time()
     try:
         prediction = reconstruct(scan, config, **known)
     except CtDipError as error:
-        return {"error": str(error)}
+        return None, {"error": str(error)}
     assert prediction.scores is not None
     figures = {"cpu_seconds": time.process_time() - start, **prediction.scores.row()}
-    return figures | {"peak_memory_mb": prediction.diagnostics.get("peak_memory_mb")}
+    return prediction, figures | {"peak_memory_mb": prediction.diagnostics.get("peak_memory_mb")}

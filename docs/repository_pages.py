@@ -13,6 +13,10 @@ INCLUDED = {
     "benchmarks/README.md": "benchmarks/index.md",
     "experiments/README.md": "benchmarks/studies.md",
     "experiments/kmnist/README.md": "papers/kmnist.md",
+    **{
+        f"experiments/{name}/README.md": f"benchmarks/{name}.md"
+        for name in ("walnut", "htc2022", "tooth", "head")
+    },
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
 }

@@ -36,7 +36,8 @@ def reconstruction_panel(
     Args:
         images: (rows, columns) in 1/mm, by name.
         pixel_size: mm, for the axes.
-        std: standard deviation of the one image that there is, in 1/mm; adds a panel.
+        std: standard deviation of an image, in 1/mm; adds a panel: beside a single image, below the truth
+            if there are several.
         truth: adds a panel with the truth, and one with the error of every image: beside a single
             image, below several.
         truth_name: ``reference`` for a measured scan, which has no ground truth.
@@ -54,7 +55,7 @@ def reconstruction_panel(
     low, high = np.nanquantile(basis, [0.0, 1.0] if truth is not None else [0.005, 0.998])
 
     one_row = truth is None or len(images) == 1
-    columns = len(top) + (one_row and truth is not None) + (std is not None)
+    columns = len(top) + one_row * ((truth is not None) + (std is not None))
     width = 3.1 * columns + (1.8 if one_row else 0.9)
     heading = textwrap.wrap(shortened(title or "", 200), int(_CHARACTERS_PER_INCH * width))
     height = (3.3 if one_row else 6.7) + (0.2 + 0.2 * len(heading) if heading else 0.0)
@@ -70,7 +71,7 @@ def reconstruction_panel(
     if truth is not None:
         errors = {name: image - truth for name, image in images.items()}
         largest = float(np.nanquantile(np.abs(np.stack([*errors.values()])), 0.995)) or 1.0
-        below = axes[0, len(top) : len(top) + 1] if one_row else axes[1]
+        below = axes[0, len(top) : len(top) + 1] if one_row else axes[1, : len(images)]
         for axis, (name, error) in zip(below, errors.items(), strict=False):
             shown = show_image(axis, error, pixel_size, vmin=-largest, vmax=largest, cmap="RdBu_r")
             axis.set_title(f"{name} − {truth_name}")
@@ -80,15 +81,14 @@ def reconstruction_panel(
             label="error (1/mm)" if truth_name != "reference" else "difference (1/mm)",
             shrink=0.9,
         )
-        for axis in below[len(errors) :]:
-            axis.set_axis_off()
     if std is not None:
-        shown = show_image(axes[0, -1], std, pixel_size, vmin=0, cmap="viridis")
-        axes[0, -1].set_title("standard deviation")
-        figure.colorbar(shown, ax=axes[0, -1], label="standard deviation (1/mm)", shrink=0.9)
+        shown = show_image(axes[-1, -1], std, pixel_size, vmin=0, cmap="viridis")
+        axes[-1, -1].set_title("standard deviation")
+        figure.colorbar(shown, ax=axes[-1, -1], label="standard deviation (1/mm)", shrink=0.9)
     for axis in axes.flat:
         axis.label_outer()
-    if not one_row:  # nothing is below the truth, so it keeps its own labels
+    if not one_row and std is None:  # nothing is below the truth, so it keeps its own labels
+        axes[1, -1].set_axis_off()
         axes[0, -1].set_xlabel("x (mm)")
         axes[0, -1].tick_params(labelbottom=True)
     if heading:

@@ -64,3 +64,19 @@ def test_a_long_title_with_signs_of_mathematics_is_shortened():
     figure = reconstruction_panel({"A": IMAGE}, pixel_size=1.0, title=r"$\frac{" + "x" * 60_000)
     assert len(figure.get_suptitle()) < 220
     assert png_bytes(figure)
+
+
+def test_deviations_of_several_images_are_drawn_below_the_truth():
+    figure = reconstruction_panel({"A": IMAGE, "B": 2 * IMAGE}, pixel_size=1.0, truth=IMAGE, std=IMAGE)
+    assert titles(figure)[2:] == [
+        "ground truth",
+        "A − ground truth",
+        "B − ground truth",
+        "standard deviation",
+    ]
+    png_bytes(figure)  # lays it out
+    above, below = (
+        axis for axis in figure.axes if axis.get_title() in ("ground truth", "standard deviation")
+    )
+    assert below.get_window_extent().y1 < above.get_window_extent().y0
+    assert below.get_window_extent().x0 == pytest.approx(above.get_window_extent().x0, abs=1)

@@ -1,0 +1,1 @@
+"""Head CT at three doses: see README.md."""

@@ -1,0 +1,1 @@
+"""The Helsinki Tomography Challenge 2022: see README.md."""

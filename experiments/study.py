@@ -1,0 +1,149 @@
+"""What the studies of single scans share: cases, methods, rows that are kept, a table and pictures.
+
+A study is a list of cases, run as ``python -m experiments.NAME [--cases LABEL …] [--methods …] --out DIR``.
+Every row is kept in ``DIR/rows.jsonl`` as soon as it is measured, its images beside it, and a second run goes
+on from there; ``--kept`` measures nothing and shows what is there.
+"""
+
+import argparse
+import functools
+import math
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from benchmarks.kept_rows import KeptRows
+from benchmarks.measure import Row, plain
+from benchmarks.methods import predicted
+from ct_dip.data.comparison import Comparison
+from ct_dip.data.prediction import Prediction
+from ct_dip.data.scan import Scan
+from ct_dip.evaluation.near import near_object_of
+from ct_dip.files import atomic_path
+from ct_dip.memory import keep_freed
+from ct_dip.methods import load_config
+from ct_dip.pages.figures import reconstruction_panel, save_png
+
+METHODS = ("fbp", "tv", "dip", "lin-dip")
+COLUMNS = {
+    "psnr": ("PSNR, dB", ".2f"),
+    "ssim": ("SSIM", ".3f"),
+    "coverage_50_near": ("50 % near", ".2f"),
+    "coverage_95_near": ("95 % near", ".3f"),
+    "cpu_seconds": ("CPU s", ".0f"),
+    "peak_memory_mb": ("MB", ".0f"),
+}
+Columns = Mapping[str, tuple[str, str]]  # titles and formats, by the name of a figure
+
+
+@dataclass(frozen=True)
+class Case:
+    """One scan of a study.
+
+    Args:
+        label: which names files, too.
+        make: gives the scan, and the truth or reference that images are compared with.
+        network: settings of the methods that fit a network, as ``dip.preset=medium``.
+        figures: gives further figures of a prediction, by name.
+    """
+
+    label: str
+    make: Callable[[], tuple[Scan, Comparison]]
+    network: tuple[str, ...] = ()
+    figures: Callable[[Prediction], dict[str, float]] = lambda prediction: {}
+
+
+def run_study(
+    name: str, cases: Sequence[Case], *, about: str | None, columns: Columns = COLUMNS
+) -> list[Row]:
+    """Measure what the command line asks for, draw every case, and print the table; return its rows."""
+    parser = argparse.ArgumentParser(prog=f"python -m experiments.{name}", description=about)
+    parser.add_argument("--cases", nargs="+", default=[""], metavar="LABEL", help="or how it begins")
+    parser.add_argument("--methods", nargs="+", default=list(METHODS), metavar="NAME")
+    parser.add_argument("--out", type=Path, default=Path(name), help=f"folder, default {name}")
+    parser.add_argument("--kept", action="store_true", help="measure nothing, show what is there")
+    arguments = parser.parse_args()
+    keep_freed()  # as the command line does
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    kept, rows = KeptRows(arguments.out / "rows.jsonl", lambda row: row.case), []
+    for case in cases:
+        if not case.label.startswith(tuple(arguments.cases)):
+            continue
+        make = functools.cache(case.make)  # once for all methods
+        for method in arguments.methods:
+            key = f"{case.label}: {method}"
+            if key in kept.known or not arguments.kept:
+                rows.append(kept.get(key, partial(measure, name, case, method, make, arguments.out)))
+                print(cells(rows[-1], columns), file=sys.stderr, flush=True)
+        if (figure := draw(case.label, arguments.methods, arguments.out)) is not None:
+            save_png(figure, arguments.out / f"{case.label}.png", dpi=70)
+    print(table(rows, columns))
+    return rows
+
+
+def measure(
+    study: str, case: Case, method: str, make: Callable[[], tuple[Scan, Comparison]], folder: Path
+) -> Row:
+    """Reconstruct one scan by one method, and keep its images."""
+    scan, comparison = make()
+    known: dict[str, Any] = {}
+    if comparison.name == "reference":
+        known = {"reference": comparison.image, "reference_std": comparison.noise_std}
+    settings = case.network if "dip" in method else ()
+    prediction, figures = predicted(
+        scan, load_config(method=method, preset="balanced", settings=list(settings)), **known
+    )
+    if prediction is not None:
+        figures |= case.figures(prediction)
+        images = {"mean": prediction.mean, "mask": scan.evaluated, comparison.name: comparison.image}
+        if prediction.std is not None:
+            figures["mean_std_near"] = float(prediction.std[near_object_of(prediction)].mean())
+            images["std"] = prediction.std
+        with (
+            atomic_path(folder / f"{case.label}-{method}.npz") as path,
+            path.open("wb") as file,
+        ):
+            np.savez_compressed(file, pixel_size=prediction.pixel_size, **images)
+    about = {"label": case.label, "method": method, "reference_noise": comparison.noise_std}
+    return plain(study, f"{case.label}: {method}", figures.get("psnr") or math.nan, "dB", **about, **figures)
+
+
+def draw(label: str, methods: Iterable[str], folder: Path) -> Figure | None:
+    """Draw the kept images of a case side by side, with the last deviations; nothing if there are none."""
+    paths = {method: folder / f"{label}-{method}.npz" for method in methods}
+    kept = {method: dict(np.load(path)) for method, path in paths.items() if path.exists()}
+    if not kept:
+        return None
+    *_, last = kept.values()
+    stds = [arrays["std"] for arrays in kept.values() if "std" in arrays]
+    measured = "reference" in last
+    return reconstruction_panel(
+        {method: arrays["mean"] for method, arrays in kept.items()},
+        pixel_size=float(last["pixel_size"]),
+        std=stds[-1] if stds else None,
+        truth=last["reference" if measured else "truth"],
+        truth_name="reference" if measured else "ground truth",
+        mask=last["mask"],
+        title=f"{folder.name}: {label}",
+    )
+
+
+def table(rows: Iterable[Row], columns: Columns = COLUMNS) -> str:
+    """Return the rows as a table in Markdown."""
+    titles = ["case", "method", *(title for title, _ in columns.values())]
+    lines = [titles, ["---"] * len(titles), *(cells(row, columns) for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def cells(row: Row, columns: Columns) -> list[str]:
+    """Return the cells of a row; a dash where a method has no such figure, or why it failed."""
+    found = row.details
+    values = [(found.get(name), form) for name, (_, form) in columns.items()]
+    shown = ["–" if value is None else format(value, form) for value, form in values]
+    return [found["label"], found["method"], *([found["error"]] if "error" in found else shown)]

@@ -1,0 +1,1 @@
+"""A measured tooth from few views: see README.md."""

@@ -1,0 +1,1 @@
+"""A measured walnut from few views: see README.md."""
