@@ -101,7 +101,11 @@ def measure(
     )
     if prediction is not None:
         figures |= case.figures(prediction)
-        images = {"mean": prediction.mean, "mask": scan.evaluated, comparison.name: comparison.image}
+        images: dict[str, Any] = {
+            "mean": prediction.mean,
+            "mask": scan.evaluated,
+            comparison.name: comparison.image,
+        }
         if prediction.std is not None:
             figures["mean_std_near"] = float(prediction.std[near_object_of(prediction)].mean())
             images["std"] = prediction.std
