@@ -9,11 +9,11 @@ from experiments.htc2022.segmentation import compare, given_segmentation
 
 
 def test_htc_fbp_agrees_with_the_published_segmentation(real_data):
-    """0.1483 mm pixels; the plastic is what is dense. Any other orientation has 4 % wrong or more."""
+    """The plastic is what is dense. Mirrored or turned it differs in 2 % of the pixels of 01a and more."""
     path = real_data / "htc2022" / "htc2022_01a_full.mat"
-    scan = import_scan(path, size=512, width=512 * 0.1483223, noise="none")
+    scan = import_scan(path, size=128, width=76.0, views=180, noise="none")
     image = reconstruct(scan.bin_detectors(2), load_config(method="fbp"))
-    assert compare(image, given_segmentation("01a", 512))["wrong"] < 0.015
+    assert compare(image, given_segmentation("01a", 128))["wrong"] < 0.01
 
 
 def test_the_walnut_is_sharp_at_its_measured_offset(real_data):
