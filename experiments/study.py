@@ -31,6 +31,7 @@ from ct_dip.methods import load_config
 from ct_dip.pages.figures import reconstruction_panel, save_png
 
 METHODS = ("fbp", "tv", "dip", "lin-dip")
+DIAGNOSTICS = ("steps", "stopped_by", "misfit", "sigma_y", "sigma_y_stated", "regime")  # kept, not shown
 COLUMNS = {
     "psnr": ("PSNR, dB", ".2f"),
     "ssim": ("SSIM", ".3f"),
@@ -101,6 +102,8 @@ def measure(
     )
     if prediction is not None:
         figures |= case.figures(prediction)
+        figures |= {name: prediction.diagnostics.get(name) for name in DIAGNOSTICS}
+        figures["image"] = (prediction.settings.get("inference") or {}).get("image")  # which one is shown
         images: dict[str, Any] = {
             "mean": prediction.mean,
             "mask": scan.evaluated,
