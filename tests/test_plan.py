@@ -98,7 +98,7 @@ def test_the_run_follows_the_plan_near_the_limit():
 @pytest.mark.parametrize("regime", ["exact", "compressed"])
 def test_said_memory_is_enough(tmp_path, regime):
     """In a process of its own: what lin-dip takes beyond an idle one."""
-    write_scan(make(40, 30), tmp_path / "scan.h5")
+    write_scan(make(32, 24), tmp_path / "scan.h5")
     script = """
 import sys
 from ct_dip import load_config, read_scan, reconstruct, fit_dip, DipConfig, ray_transform

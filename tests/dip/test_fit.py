@@ -245,7 +245,7 @@ def test_a_fit_whose_cooldown_is_longer_than_its_budget_is_continued(tmp_path, m
 def test_kill_9_and_start_again(tmp_path):
     """The real thing: SIGKILL at arbitrary moments, through the command line."""
     write_scan(make(), tmp_path / "scan.h5")
-    settings = ("channels=[16,16]", "strength=0.3", "max_steps=900", "stopping=budget")
+    settings = ("channels=[16,16]", "strength=0.3", "max_steps=600", "stopping=budget")
     options = "--method dip --threads 1 " + " ".join(f"--set dip.{setting}" for setting in settings)
 
     def command(out, run):
