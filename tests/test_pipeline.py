@@ -116,7 +116,9 @@ def test_two_runs_side_by_side_are_two_runs_one_after_the_other(scan):
     before = torch.get_num_threads()
     dip = ["dip.channels=[8,8]", "dip.strength=0.3", "dip.max_steps=60", "dip.cooldown_steps=20"]
     configs = [
-        load_config(method="lin-dip", settings=[*dip, "inference.starts=1"], seed=3),
+        load_config(
+            method="lin-dip", settings=[*dip, "inference.starts=1", "inference.calibrate=none"], seed=3
+        ),
         load_config(method="dip", settings=dip, seed=4, threads=1),
     ]
     alone = [reconstruct(scan, config) for config in configs]
