@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from ct_dip.config import RunConfig
+from ct_dip.data.noise import PhotonNoise
 from ct_dip.data.prediction import Prediction
 from ct_dip.data.scan import Scan
 from ct_dip.operators import ray_transform
@@ -66,10 +67,16 @@ class Job(Generic[Config]):
         """Variance of the measurements, (views, detectors), and diagnostics that say where it is from."""
         variance, stated = self.scan.variance_or_estimate()
         if stated:
-            return torch.as_tensor(variance), {"noise_estimated": False}
+            return torch.as_tensor(variance), {"noise_estimated": False} | self._noise_constant()
         std = math.sqrt(variance.flat[0])
         self.progress.note(f"the scan states no noise; estimated a standard deviation of {std:.3g}")
         return torch.as_tensor(variance), {"noise_estimated": True, "noise_std": std}
+
+    def _noise_constant(self) -> dict[str, float]:
+        """Return the error that the data show beside photon noise, if there is any."""
+        noise, scan = self.scan.noise, self.scan
+        constant = noise.settled(scan.sinogram).constant if isinstance(noise, PhotonNoise) else None
+        return {"noise_constant": constant} if constant else {}
 
 
 class Method(ABC, Generic[Config]):

@@ -88,7 +88,9 @@ def scan_summary(scan: "Scan") -> dict[str, str]:
         share = 100 * scan.noise.std / max(float(abs(scan.sinogram).mean()), 1e-30)
         noise = f"white, standard deviation {scan.noise.std:.4g} ({share:.3g} % of the mean)"
     elif scan.noise is not None:
-        noise = f"photon counting, {scan.noise.photons:g} photons per bin in air"
+        constant = scan.noise.settled(scan.sinogram).constant
+        beside = f"; the data show {constant:.2g} beside it, in every line integral" if constant else ""
+        noise = f"photon counting, {scan.noise.photons:g} photons per bin in air{beside}"
     low, high = math.degrees(g.angles.min()), math.degrees(g.angles.max())
     rows = {
         "scan of": scan.source or "–",

@@ -1,5 +1,6 @@
 """Noise models of a sinogram: how uncertain each line integral is, and how to add such noise."""
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from typing import ClassVar
@@ -14,6 +15,7 @@ ZERO_COUNT = 0.1
 _MOST_PHOTONS = 1e15  # beyond that no Poisson generator goes, and no noise is left
 _FEWEST_BINS = 4  # of a third difference
 _OVERSTATED = 1.25  # times the noise that third differences may show of it alone, see `estimate_white_std`
+_MAD = 0.6744897501960817  # median absolute deviation of a Gaussian whose standard deviation is 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +35,10 @@ class WhiteNoise:
         """Return the variance of every line integral, with the shape of the sinogram."""
         return np.full(sinogram.shape, self.std**2)
 
+    def settled(self, sinogram: Floats) -> "WhiteNoise":
+        """Return the same noise: nothing of it is left open."""
+        return self
+
     def binned(self, factor: int) -> "WhiteNoise":
         """Return the noise of the mean of ``factor`` bins."""
         return WhiteNoise(std=self.std / math.sqrt(factor))
@@ -46,19 +52,28 @@ class WhiteNoise:
 class PhotonNoise:
     """Photon counting: ``N ~ Poisson(photons · exp(−Ax))`` and ``y = −log(N / photons)``.
 
-    To first order ``Var y = 1 / N``. The counts need no storage: ``N = photons · exp(−y)``.
+    To first order ``Var y = 1 / N + c²``. The counts need no storage: ``N = photons · exp(−y)``.
+
+    Args:
+        photons: per bin in air.
+        constant: c, the standard deviation of errors that do not depend on the counts, such as that of a
+            coarse pixel grid; ``None`` if the sinogram is to say (`unexplained_variance`).
     """
 
     photons: float
+    constant: float | None = None
     kind: ClassVar[str] = "photon"
 
     def __post_init__(self) -> None:
         _require_positive(self.photons, "photons per bin")
         if self.photons > _MOST_PHOTONS:
             raise ScanError(f"photons per bin {self.photons:g} must be at most {_MOST_PHOTONS:g}")
+        if self.constant:  # 0 is none
+            _require_positive(self.constant, "constant beside photon noise")
 
     def __str__(self) -> str:
-        return f"noise of {self.photons:.4g} photons per bin in air"
+        beside = f" and {self.constant:.3g} beside them" if self.constant else ""
+        return f"noise of {self.photons:.4g} photons per bin in air{beside}"
 
     def counts(self, sinogram: Floats) -> Floats:
         """Return the counts behind the line integrals; `ZERO_COUNT` where no photon arrived."""
@@ -66,10 +81,17 @@ class PhotonNoise:
 
     def variance(self, sinogram: Floats) -> Floats:
         """Return the variance of every line integral, with the shape of the sinogram."""
-        return 1 / self.counts(sinogram)
+        return 1 / self.counts(sinogram) + (self.constant or 0.0) ** 2
+
+    def settled(self, sinogram: Floats) -> "PhotonNoise":
+        """Return the noise with the constant that a sinogram shows, unless it has one."""
+        if self.constant is not None:
+            return self
+        unexplained = unexplained_variance(sinogram, self.variance(sinogram))
+        return dataclasses.replace(self, constant=math.sqrt(unexplained))
 
     def binned(self, factor: int) -> "PhotonNoise":
-        """Return the noise of ``factor`` bins whose counts are added."""
+        """Return the noise of ``factor`` bins whose counts are added; their sinogram has another constant."""
         return PhotonNoise(photons=self.photons * factor)
 
     def bin_sinogram(self, sinogram: Floats, factor: int) -> Floats:
@@ -135,20 +157,30 @@ def estimate_white_std(sinogram: Floats) -> float:
     """
     if sinogram.shape[-1] < _FEWEST_BINS:
         raise ScanError(f"estimating the noise needs at least {_FEWEST_BINS} detector bins")
-    third = np.diff(np.asarray(sinogram, dtype=np.float64), n=3, axis=-1) / math.sqrt(20)
-    return float(np.median(np.abs(third - np.median(third))) / 0.6744897501960817)
+    return third_difference_ratio(sinogram, np.ones(sinogram.shape))
+
+
+def third_difference_ratio(sinogram: Floats, variance: Floats) -> float:
+    """Return how many times as large third differences along the detector are as a noise variance allows.
+
+    Each is divided by its own deviation: rays through air and through metal have very different ones.
+    """
+    third = np.diff(np.asarray(sinogram, dtype=np.float64), n=3, axis=-1)
+    spread = np.lib.stride_tricks.sliding_window_view(variance, 4, axis=-1) @ np.array([1.0, 9.0, 9.0, 1.0])
+    return float(np.median(np.abs(third) / np.sqrt(spread)) / _MAD)
 
 
 def unexplained_variance(sinogram: Floats, variance: Floats) -> float:
-    """Return what third differences along the detector show beyond a stated variance, of a typical ray.
+    """Return what third differences along the detector show beyond a noise variance, of a typical ray.
 
-    A pixel grid blurs the edges of an object, and that error of a line integral does not know how many
+    A pixel grid blurs the edges of an object, and that error of a line integral does not depend on how many
     photons the ray had. Where it is larger than their noise, weights of photons alone favour rays through air
     for nothing; with this constant added to the variance of every ray they become even.
     """
     if sinogram.shape[-1] < _FEWEST_BINS:
         return 0.0
-    return max(0.0, estimate_white_std(sinogram) ** 2 - _OVERSTATED**2 * float(np.median(variance)))
+    ratio = third_difference_ratio(sinogram, variance)
+    return max(0.0, ratio**2 - _OVERSTATED**2) * float(np.median(variance))
 
 
 def estimate_photons(sinogram: Floats) -> float | None:
@@ -164,7 +196,7 @@ def estimate_photons(sinogram: Floats) -> float | None:
     third = np.diff(sinogram, n=3, axis=0) / math.sqrt(20)
     around = (sinogram[:-3] + sinogram[1:-2] + sinogram[2:-1] + sinogram[3:]) / 4
     third *= np.exp(-around / 2)
-    std = float(np.median(np.abs(third))) / 0.6744897501960817
+    std = float(np.median(np.abs(third))) / _MAD
     return None if std == 0 else min(1 / std**2, _MOST_PHOTONS)
 
 

@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from ct_dip.arrays import Floats
-from ct_dip.data.noise import estimate_white_std
+from ct_dip.data.noise import estimate_white_std, third_difference_ratio
 from ct_dip.data.scan import Scan
 from ct_dip.errors import ScanError
 from ct_dip.geometry import Geometry
@@ -109,14 +109,10 @@ def _negative(scan: Scan, sinogram: Floats) -> str | None:
 
 
 def _noise(scan: Scan, sinogram: Floats) -> str | None:
-    """Compare the stated noise with third differences along the detector, see `estimate_white_std`."""
+    """Compare the stated noise with third differences along the detector."""
     if scan.noise is None or sinogram.shape[1] < _FEWEST_BINS:
         return None
-    weights = np.array([-1.0, 3.0, -3.0, 1.0])
-    variance = scan.noise.variance(scan.sinogram)
-    differences = np.lib.stride_tricks.sliding_window_view(sinogram, 4, axis=1) @ weights
-    expected = np.sqrt(np.lib.stride_tricks.sliding_window_view(variance, 4, axis=1) @ weights**2)
-    ratio = float(np.median(np.abs(differences / expected)) / 0.6744897501960817)
+    ratio = third_difference_ratio(sinogram, scan.noise.variance(scan.sinogram))
     if ratio > _NOISE_UNDERSTATED:
         return (
             f"Neighbouring measurements differ {ratio:.0f} times as much as the stated noise allows. State "

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ct_dip.arrays import Bools, Floats
-from ct_dip.data.noise import NoiseModel, PhotonNoise, estimate_white_std, unexplained_variance
+from ct_dip.data.noise import NoiseModel, estimate_white_std
 from ct_dip.data.thumbnail import thumbnails
 from ct_dip.errors import ScanError
 from ct_dip.geometry import FanBeam, Geometry, ParallelBeam, ViewIndex
@@ -132,7 +132,7 @@ class Scan:
     def variance_or_estimate(self) -> tuple[Floats, bool]:
         """Return the variance of every line integral, and whether the scan states it.
 
-        That of photons has a constant for what the data show beside them (`unexplained_variance`).
+        For photon noise, add a constant where the data vary more than photons explain.
 
         Raises:
             ScanError: the stated noise is below the resolution of the data, or none is stated and none can
@@ -153,16 +153,15 @@ class Scan:
                 f"the scan states a noise of {least:.2g}, below {resolution:.2g}, the resolution of its "
                 "float32 sinogram; state a realistic one, or none"
             )
-        if isinstance(self.noise, PhotonNoise):
-            variance = variance + unexplained_variance(self.sinogram, variance)
-        return variance, True
+        return self.noise.settled(self.sinogram).variance(self.sinogram), True
 
     def select_views(self, index: ViewIndex) -> "Scan":
-        """Return the same scan with some of its views."""
+        """Return the same scan with some of its views; all of them say how noisy they are."""
         geometry = self.geometry.select_views(index)
         if not isinstance(index, slice):
             index = np.asarray(index)
-        return dataclasses.replace(self, geometry=geometry, sinogram=self.sinogram[index])
+        noise = None if self.noise is None else self.noise.settled(self.sinogram)
+        return dataclasses.replace(self, geometry=geometry, sinogram=self.sinogram[index], noise=noise)
 
     def bin_detectors(self, factor: int) -> "Scan":
         """Join ``factor`` neighbouring bins: line integrals are averaged, photon counts added."""

@@ -6,7 +6,7 @@
 /geometry        attributes: kind, shape, pixel_size, detectors, detector_pitch, …
                  with length_unit "mm" and angle_unit "rad"
 /geometry/angles (views,) float64
-/noise           attributes: kind "white" and std, or kind "photon" and photons   (optional)
+/noise           attributes: kind "white" and std, or "photon", photons and a constant beside (optional)
 /ground_truth    (rows, columns) float32, 1/mm                                    (optional)
 /mask            (rows, columns) bool                                             (optional)
 """
@@ -48,7 +48,8 @@ def write_scan(scan: Scan, path: str | Path) -> None:
         group.attrs.update(_UNITS | fields)
         if scan.noise is not None:
             noise = file.create_group("noise")
-            noise.attrs.update({"kind": scan.noise.kind, **vars(scan.noise)})
+            stated = {name: value for name, value in vars(scan.noise).items() if value is not None}
+            noise.attrs.update({"kind": scan.noise.kind, **stated})
         if scan.ground_truth is not None:
             add_array(file, "ground_truth", scan.ground_truth, unit="1/mm")
         if scan.mask is not None:
@@ -94,7 +95,8 @@ def _noise(attributes: Any) -> NoiseModel:
     if kind == WhiteNoise.kind:
         return WhiteNoise(std=float(attributes["std"]))
     if kind == PhotonNoise.kind:
-        return PhotonNoise(photons=float(attributes["photons"]))
+        constant = float(attributes["constant"]) if "constant" in attributes else None
+        return PhotonNoise(photons=float(attributes["photons"]), constant=constant)
     raise ScanError(f"noise.kind is {kind!r}, expected 'white' or 'photon'")
 
 

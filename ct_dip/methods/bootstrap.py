@@ -108,7 +108,9 @@ class Bootstrap(Method[BootstrapRun]):
             update={name: getattr(settings, name).model_copy(update=v) for name, v in chosen.items()}
         )
         variance, stated = scan.variance_or_estimate()
-        noise = scan.noise if stated and scan.noise else WhiteNoise(std=math.sqrt(variance.flat[0]))
+        noise: NoiseModel = WhiteNoise(std=math.sqrt(variance.flat[0]))
+        if stated and scan.noise is not None:
+            noise = scan.noise.settled(scan.sinogram)
         transform, image = job.transform(), prediction.mean.astype(np.float32)
         rng, errors = np.random.default_rng(job.config.seed), []
         with job.progress.stage(self.name, told.count) as stage:
@@ -145,7 +147,8 @@ class Bootstrap(Method[BootstrapRun]):
 
 def _with_noise(ideal: Floats, noise: NoiseModel, rng: np.random.Generator) -> Floats:
     if isinstance(noise, PhotonNoise):
-        return add_photon_noise(ideal, rng, photons=noise.photons)[0]
+        counted, _ = add_photon_noise(ideal, rng, photons=noise.photons)
+        return counted + (noise.constant or 0.0) * rng.standard_normal(ideal.shape)
     return add_white_noise(ideal, rng, std=noise.std)[0]
 
 

@@ -69,6 +69,8 @@ def data_findings(result: Prediction) -> list[Finding]:
     if fitted is not None and stated:
         ratio = fitted / stated
         noise_source = "estimated from the data" if metrics.get("noise_estimated") else "that the scan states"
+        if metrics.get("noise_constant"):
+            noise_source += " together with the constant that its data show beside photons"
         text = f"The noise found in the data is {ratio:.2f} times the noise {noise_source}."
         if ratio > NOISE_POOR:
             title = "There is much more in the data than image and noise"
