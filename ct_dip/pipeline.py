@@ -176,7 +176,9 @@ def finish(
     if scan.offset_error and prediction.std is not None:
         facts["offset_error"] = scan.offset_error if find_method(method).uses_offset_error else 0.0
     diagnostics = prediction.diagnostics | facts
-    doubts = [doubt.warning for doubt in run_doubts(diagnostics)]
+    warnings = (*prediction.warnings, *(doubt.warning for doubt in run_doubts(diagnostics)))
+    for warning in warnings:  # those of the scan were told before the run
+        job.progress.note(warning)
     prediction = dataclasses.replace(
         prediction,
         mean=prediction.mean.astype(np.float32),
@@ -185,7 +187,7 @@ def finish(
         scan_digest=scan.digest,
         settings=told,
         diagnostics=diagnostics,
-        warnings=(*implausible(scan), *prediction.warnings, *doubts),
+        warnings=(*implausible(scan), *warnings),
         versions=versions(),
         traces={name: np.asarray(values, dtype=np.float64) for name, values in prediction.traces.items()},
         comparison=comparison,

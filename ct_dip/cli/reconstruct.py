@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from ct_dip.cli.console import ConsoleProgress, message, print_line
+from ct_dip.cli.console import ConsoleProgress, print_line
 from ct_dip.cli.options import (
     Budget,
     Device,
@@ -279,8 +279,6 @@ def _reconstruct_one(
     print_line(f"{out}: {outcome(result)}; picture {picture}")
     if result.heldout is not None:
         print_line(f"held-out views: {heldout_summary(result.heldout)}")
-    for warning in result.warnings:
-        message(f"warning: {warning}")
     if drawn:
         print_line(f"{files.figures}: {len(drawn)} figures")
     if files.paged:

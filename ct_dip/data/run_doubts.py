@@ -52,7 +52,8 @@ def run_doubts(diagnostics: Mapping[str, Any]) -> Iterator[Doubt]:
         yield Doubt("Total variation is at the end of its range", text, advice)
     if diagnostics.get("evidence_converged") is False:
         text = "The search for the width of the error bars stopped before it was done; its best is used."
-        yield Doubt("The error bars are not final", text, MORE_STEPS)
+        advice = "Reconstruct again with --preset thorough or a larger --set inference.starts=N."
+        yield Doubt("The error bars are not final", text, advice)
     if (diagnostics.get("certificate") or {}).get("converged") is False:
         text = f"The {diagnostics.get('regime', 'approximate')} inference did not reach its accuracy."
         yield Doubt(INACCURATE, text, MORE_WORK)

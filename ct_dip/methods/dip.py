@@ -13,7 +13,6 @@ from ct_dip.classical.fbp import fbp
 from ct_dip.classical.tv import DEFAULT_STRENGTH
 from ct_dip.config import Preset, RunConfig
 from ct_dip.data.prediction import Prediction
-from ct_dip.data.run_doubts import run_doubts
 from ct_dip.data.scan import Scan
 from ct_dip.dip.config import DipConfig
 from ct_dip.dip.ensemble import DipFit, Ensemble
@@ -288,8 +287,6 @@ def _diagnostics(job: Job[Any], fits: Sequence[DipFit]) -> dict[str, Any]:
         "loss": float(np.mean([fit.loss for fit in fits])),
         "stopped_by": longest.stopped_by,
     }
-    for doubt in run_doubts(diagnostics):
-        job.progress.note(doubt.warning)
     return diagnostics
 
 

@@ -11,7 +11,6 @@ from ct_dip.classical.tv import TvResult, tv
 from ct_dip.classical.tv_strength import FOLDS, MOST_ITERATIONS, choose_tv_strength
 from ct_dip.config import RunConfig, Section, Strength
 from ct_dip.data.prediction import Prediction
-from ct_dip.data.run_doubts import run_doubts
 from ct_dip.data.scan import Scan
 from ct_dip.method import Job, Method
 from ct_dip.operators.ray import RayTransform
@@ -120,6 +119,4 @@ def solve_tv(job: Job[Any], transform: RayTransform, variance: Tensor) -> tuple[
             seed=job.config.seed,
             report=lambda step, objective, gap: stage.update(step, objective=objective, gap=gap),
         )
-    for doubt in run_doubts(solution.diagnostics):
-        job.progress.note(doubt.warning)
     return solution, strength

@@ -135,7 +135,7 @@ def test_every_verb_knows_it(capsys):
     assert [stage["name"] for stage in facts["stages"]] == ["ray transform", "toy"]
     assert main("reconstruct scan.h5 --method toy --set toy.std=0.003 --out r.h5 --figures all".split()) == 0
     said = capsys.readouterr()
-    assert "warning: this is a toy" in said.err
+    assert "note: this is a toy" in said.err
     assert "nats per pixel" in said.out
     page = Path("r.html").read_text(encoding="utf-8")
     assert "by a toy" in page

@@ -9,7 +9,6 @@ import torch
 from ct_dip.arrays import Floats
 from ct_dip.classical.fbp import fbp
 from ct_dip.data.prediction import Patch, Prediction
-from ct_dip.data.run_doubts import run_doubts
 from ct_dip.errors import InputError, MissingPartError
 from ct_dip.evidence.fit import EvidenceFit
 from ct_dip.method import Job
@@ -145,8 +144,6 @@ def _images(posterior: Posterior, job: Job[LinDipRun], total_variation: Floats |
 def _tell_doubts(posterior: Posterior, progress: Progress) -> None:
     """Note what inference did not reach."""
     fit, certificate = posterior.evidence, posterior.certificate
-    for doubt in run_doubts({"evidence_converged": fit.converged}):
-        progress.note(doubt.warning)
     if fit.at_bound:
         progress.note(f"hyperparameters at the end of their range: {', '.join(fit.at_bound)}")
     for warning in [] if certificate is None else certificate.warnings():
