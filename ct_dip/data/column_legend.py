@@ -24,29 +24,31 @@ FIGURES = {
     "seconds": "time of the run, without the scores",
     "peak_memory_mb": "peak memory of the process during the run, MB",
     "evidence": "log marginal likelihood of the sinogram, nats; larger is better, for one method",
-    "psnr": "peak signal-to-noise ratio, dB, by the range of the image compared with; larger is better",
-    "ssim": "structural similarity of the image, by the same range; 1 is perfect",
-    "psnr_fixed": "PSNR by a range that was given (`value_range` of `ct_dip.score`), dB",
-    "ssim_fixed": "SSIM by that range",
+    "psnr": "peak signal-to-noise ratio for the value range of the image compared with, dB; larger is better",
+    "ssim": "structural similarity, for the value range of the image compared with; 1 is perfect",
+    "psnr_fixed": "PSNR for the range given as `value_range` of `ct_dip.score`, dB; larger is better",
+    "ssim_fixed": "SSIM for the range given as `value_range` of `ct_dip.score`; 1 is perfect",
     "mae": "mean absolute error of the image, 1/mm; smaller is better",
     "rmse": "root mean squared error of the image, 1/mm; smaller is better",
     "coverage_N": "share inside the central N % interval; N % is right",
     "log_likelihood_N": "log-density of the truth, in patches of N × N pixels, in nats per pixel and for "
     "values in 1/mm; larger is better",
-    "log_likelihood_image": "the same of the whole image at once",
+    "log_likelihood_image": "log-density of the truth, as one whole image, in nats per pixel and for "
+    "values in 1/mm; larger is better",
     "crps": "continuous ranked probability score of single pixels, 1/mm; smaller is better",
     "rms_z": "root mean square of error over standard deviation; 1 is right, more is overconfident",
     "largest_z": "largest error over its standard deviation",
     "z_999": "error over standard deviation that one pixel in a thousand exceeds; 3.29 for a Gaussian",
     "ence": "expected normalised calibration error: mean over ten bins of pixels with similar error bars of "
-    "|error − error bar| / error bar; 0 is right",
+    "|rms error − rms error bar| / rms error bar; 0 is right",
     "ause": "area between the sparsification curve and that of an oracle: whether wide error bars are where "
     "errors are; 0 is best",
-    "ause_of_no_knowledge": "the same for error bars in random order",
+    "ause_of_no_knowledge": "what `ause` would be for error bars in random order",
     "heldout_log_density": "log predictive density of held-out measurements, nats each; larger is better",
     "heldout_coverage_N": "share of held-out measurements inside their central N % interval; N % is right",
     "heldout_rms_z": "root mean square of held-out residuals over their standard deviations; 1 is right",
-    "heldout_rms_z_smoothed": "the same of residuals averaged over 7 neighbouring detectors",
+    "heldout_rms_z_smoothed": "root mean square of held-out residuals, averaged over 7 neighbouring "
+    "detectors, over their standard deviations; 1 is right",
     "heldout_misfit": "mean squared held-out residual over the variance of the stated noise; 1 is the noise",
 }
 ENDINGS = {
@@ -76,7 +78,8 @@ def column_meaning(name: str) -> str:
     if match is None:
         return ""
     if match["error"]:
-        return f"standard error of {name.removesuffix('_se')}"
+        explained = name.removesuffix("_se")
+        return f"standard error of {explained}" if column_meaning(explained) else ""
     figure, number = match["figure"], re.search(r"\d+$", match["figure"])
     text = FIGURES.get(figure, "")
     if not text and number is not None:

@@ -49,7 +49,7 @@ class PartScores:
         crps: continuous ranked probability score of single pixels, 1/mm; lower is better.
         rms_z: root mean square of z; 1 for right error bars.
         largest_z, z_999: the largest size of z, and the quantile that one pixel in a thousand exceeds.
-        ence: expected normalised calibration error, mean over bins of ``|rmse − std|/std``.
+        ence: expected normalised calibration error, mean over bins of ``|rmse − rms std|/rms std``.
         ause: area between sparsification curve and oracle; ``ause_of_no_knowledge`` that of a random order.
         narrowest, widest: the quarter of the pixels with the smallest std, and that with the largest.
     """
@@ -93,7 +93,7 @@ class Scores:
     """How a prediction compares with the truth, or with a reference.
 
     Args:
-        compared_with: what it was held against; ``noise_std`` the noise of a reference, 1/mm, by which
+        compared_with: what it is compared with; ``noise_std`` the noise of a reference, 1/mm, by which
             deviations were widened.
         value_range: of that image inside the evaluated pixels, 1/mm: the range of ``psnr`` (dB) and ``ssim``,
             as in dival.

@@ -15,7 +15,7 @@ _FIGURES = {
     "crps": "CRPS, /mm",
     "rms_z": "rms of error over its deviation",
     "largest_z": "largest error over its deviation",
-    "z_999": "the same of one pixel in 1000",
+    "z_999": "error over its deviation that one pixel in 1000 exceeds",
     "ence": "ENCE",
     "ause": "AUSE",
     "ause_of_no_knowledge": "AUSE of no knowledge",

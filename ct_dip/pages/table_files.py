@@ -51,7 +51,8 @@ MAIN: dict[str, Column] = {
     ),
     "coverage_95_blocks_8": Column(
         "95 %, 8×8 blocks",
-        "the same for means over blocks of 8×8 pixels, which only samples that belong together get right",
+        "share of 8×8 block means inside their 95 % error bars, which only samples that belong together get "
+        "right; 95 % is right",
         _percent,
     ),
     "heldout_log_density": Column(

@@ -38,4 +38,5 @@ def test_names_are_taken_apart(name, meaning):
 
 
 def test_what_is_unknown_has_no_meaning():
-    assert [column_meaning(name) for name in ("", "nonsense", "nonsense_5", "nonsense_near")] == [""] * 4
+    names = ("", "nonsense", "nonsense_5", "nonsense_near", "nonsense_se", "nonsense_near_se")
+    assert [column_meaning(name) for name in names] == [""] * len(names)
