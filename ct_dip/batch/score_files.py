@@ -1,17 +1,15 @@
 """All rows of an evaluation as CSV and as Parquet, also of one that is half finished."""
 
-import csv
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ct_dip.batch.clusters import require
 from ct_dip.batch.table import Row, read_rows
-from ct_dip.data.column_legend import write_legend
+from ct_dip.data.column_legend import write_table
 from ct_dip.data.scores import Scores
 from ct_dip.errors import InputError
-from ct_dip.files import atomic_path, write_bytes
+from ct_dip.files import atomic_path
 
 CSV, PARQUET = "scores.csv", "scores.parquet"
 FIRST = ("item", "label", "method", "state", "error", "seconds", "peak_memory_mb", "scan_digest", "result")
@@ -25,12 +23,7 @@ def write_scores(folder: str | Path) -> list[Row]:
     rows, folder = read_rows(folder), Path(folder)
     names = _columns(rows)
     cells = [{name: getattr(row, name) for name in FIRST} | dict(row.scores) for row in rows]
-    text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, names, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({k: v for k, v in each.items() if v is not None} for each in cells)
-    write_bytes(folder / CSV, text.getvalue().encode())
-    write_legend(folder / CSV, names)
+    write_table(folder / CSV, names, cells)
     try:
         arrow, parquet = require("pyarrow", "batch"), require("pyarrow.parquet", "batch")
     except InputError:

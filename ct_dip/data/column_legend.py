@@ -1,10 +1,11 @@
-"""Explain the columns of tables and CSV files of scores."""
+"""Write tables of scores as CSV files, and explain their columns: every meaning is read on its own."""
 
 import csv
 import io
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ct_dip.files import write_bytes
 
@@ -88,10 +89,16 @@ def column_meaning(name: str) -> str:
     return f"{text} ({ENDINGS[match['ending']]})" if text and match["ending"] else text
 
 
-def write_legend(path: Path, columns: Iterable[str]) -> None:
-    """Write what the columns of a CSV file mean to a file beside it, `legend_path`."""
+def write_table(path: str | Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write rows by the names of their columns as a CSV file, with its legend beside it, `legend_path`."""
+    _write_csv(Path(path), columns, rows)
+    meanings = [{"column": name, "meaning": column_meaning(name)} for name in columns]
+    _write_csv(legend_path(Path(path)), HEADING, meanings)
+
+
+def _write_csv(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
     text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(HEADING)
-    writer.writerows((name, column_meaning(name)) for name in columns)
-    write_bytes(legend_path(path), text.getvalue().encode("utf-8"))
+    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_bytes(path, text.getvalue().encode("utf-8"))

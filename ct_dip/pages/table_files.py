@@ -1,13 +1,11 @@
 """Write a `MethodTable` as CSV with all columns, and as LaTeX with the main ones."""
 
-import csv
-import io
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from ct_dip.data.column_legend import write_legend
+from ct_dip.data.column_legend import write_table
 from ct_dip.data.method_table import MethodTable
 from ct_dip.data.scores import Mean, Scores
 from ct_dip.files import write_bytes
@@ -85,7 +83,7 @@ def cell_text(column: str, mean: Mean | None, *, none: str = "–") -> tuple[str
 def write_csv(path: str | Path, table: MethodTable) -> None:
     """Write every row: the main columns first, then warnings and all other columns of `Scores`.
 
-    What they mean is written beside it; see `ct_dip.data.column_legend`.
+    What they mean is written beside it; see `ct_dip.data.column_legend.write_table`.
     """
     every = Scores(compared_with="truth", noise_std=0.0, value_range=1.0).row()
     for row in table.rows:
@@ -93,14 +91,12 @@ def write_csv(path: str | Path, table: MethodTable) -> None:
     main = [name for name in MAIN if name in every]
     others = [name for name in every if name not in MAIN]
     names = [*FIRST, *main, "error", "warnings", "compared_with", "pixels", *others, "scan_digest"]
-    text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, names, restval="", lineterminator="\n")
-    writer.writeheader()
+    lines = []
     for row in table.rows:
         found = row.prediction
         own = () if found is None else found.warnings
-        writer.writerow(
-            {name: value for name, value in row.cells.items() if value is not None}
+        lines.append(
+            row.cells
             | {
                 "scan": table.scan(row.scan_digest).name,
                 "method": row.method,
@@ -111,8 +107,7 @@ def write_csv(path: str | Path, table: MethodTable) -> None:
                 "error": row.error,
             }
         )
-    write_bytes(path, text.getvalue().encode("utf-8"))
-    write_legend(Path(path), names)
+    write_table(path, names, lines)
 
 
 def write_latex(path: str | Path, table: MethodTable) -> None:
