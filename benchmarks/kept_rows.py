@@ -21,8 +21,8 @@ class KeptRows:
         self.known = {} if path is None or not path.exists() else {key(row): row for row in _read(path)}
 
     def get(self, key: Hashable, measure: Callable[[], Row]) -> Row:
-        """The row that is there, or a new one, which is kept as soon as it is finished."""
-        if key in self.known:
+        """Return the kept row, or measure and keep one if there is none or it ended in an error."""
+        if key in self.known and "error" not in self.known[key].details:
             return self.known[key]
         row = measure()
         if self.path is not None:

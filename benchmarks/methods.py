@@ -4,7 +4,8 @@
 
 Settings are the defaults of each method. The reference is lin-dip on the same scan, and what is compared is
 the log-likelihood of single pixels in nats; the ratio is that of the densities. With ``--out FILE`` every row
-is kept as soon as it is finished, and not measured again. A method that fails has a row that says why.
+is kept as soon as it is finished, and not measured again. A method that fails has a row that says why, and is
+measured again by the next run.
 Settings may follow a method's name: ``lin-dip:inference.calibrate=none,inference.objective=optimum``.
 """
 

@@ -1,8 +1,8 @@
 """What the studies of single scans share: cases, methods, rows that are kept, a table and pictures.
 
 A study is a list of cases, run as ``python -m experiments.NAME [--cases LABEL …] [--methods …] --out DIR``.
-Every row is kept in ``DIR/rows.jsonl`` as soon as it is measured, its images beside it, and a second run goes
-on from there; ``--kept`` measures nothing and shows what is there.
+Every row is kept in ``DIR/rows.jsonl`` as soon as it is measured, its images beside it. A second run measures
+what is missing or has failed; ``--kept`` measures nothing and shows what is there.
 """
 
 import argparse
@@ -70,6 +70,10 @@ def run_study(
     parser.add_argument("--out", type=Path, default=Path(name), help=f"folder, default {name}")
     parser.add_argument("--kept", action="store_true", help="measure nothing, show what is there")
     arguments = parser.parse_args()
+    for start in arguments.cases:
+        if not any(case.label.startswith(start) for case in cases):
+            labels = ", ".join(case.label for case in cases)
+            parser.error(f"--cases {start}: no case begins like this; choose from {labels}")
     keep_freed()  # as the command line does
     arguments.out.mkdir(parents=True, exist_ok=True)
     kept, rows = KeptRows(arguments.out / "rows.jsonl", lambda row: row.case), []
@@ -79,9 +83,11 @@ def run_study(
         make = functools.cache(case.make)  # once for all methods
         for method in arguments.methods:
             key = f"{case.label}: {method}"
-            if key in kept.known or not arguments.kept:
+            if not arguments.kept:
                 rows.append(kept.get(key, partial(measure, name, case, method, make, arguments.out)))
                 print(cells(rows[-1], columns), file=sys.stderr, flush=True)
+            elif key in kept.known:
+                rows.append(kept.known[key])
         if (figure := draw(case.label, arguments.methods, arguments.out)) is not None:
             save_png(figure, arguments.out / f"{case.label}.png", dpi=70)
     print(table(rows, columns))

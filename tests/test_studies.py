@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import experiments.study as study
+from benchmarks.kept_rows import KeptRows
 from benchmarks.measure import plain
 from ct_dip.data.comparison import comparison_of_scan
 from ct_dip.data.prediction import Prediction
@@ -51,7 +52,17 @@ def test_a_second_run_measures_what_is_missing_and_draws_all(monkeypatch, capsys
     assert [title.split(",")[0] for title in shown[:4]] == ["fbp", "dip", "matern-gp", "ground truth"]
     assert shown[-1] == "standard deviation"
     assert table(monkeypatch, capsys, tmp_path, "--kept").keys() == {"fbp", "dip"}  # of the usual methods
-    assert table(monkeypatch, capsys, tmp_path, "--kept", "--cases", "other") == {}
+    with pytest.raises(SystemExit):
+        table(monkeypatch, capsys, tmp_path, "--cases", "ell", "other")
+    assert "--cases other: no case begins like this; choose from ellipses-16" in capsys.readouterr().err
+
+
+def test_a_run_that_failed_is_measured_again(tmp_path):
+    for error, kept in (("no memory", "no memory"), (None, None), ("late", None)):
+        figures = {} if error is None else {"error": error}
+        rows = KeptRows(tmp_path / "rows.jsonl", lambda row: row.case)
+        row = rows.get("a", lambda figures=figures: plain("tiny", "a", 1.0, "dB", **figures))
+        assert row.details.get("error") == kept
 
 
 def test_matthews_coefficient_of_counts():

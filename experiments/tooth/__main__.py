@@ -1,6 +1,6 @@
 """A measured tooth from few views of a parallel beam, beside the reference of all 181.
 
-``CT_DIP_DATA=… python -m experiments.tooth [--cases 96-45v …] [--methods tv …] --out DIR``
+``CT_DIP_DATA=… python -m experiments.tooth [--cases 96-30v …] [--methods tv …] --out DIR``
 """
 
 from functools import partial
