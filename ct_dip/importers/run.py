@@ -47,7 +47,7 @@ def import_scan(
         options: what the file does not say, repairs and noise, see `ct_dip.importers.options.Options`.
 
     Raises:
-        InputError: a word that cannot be, or a file that cannot be used.
+        InputError: an option has an impossible value, or a file cannot be used.
     """
     if "rows" in options:
         raise InputError("import_scan reads one row; give row, or take several from ct_dip.import_rows")
@@ -95,13 +95,14 @@ def import_rows(
 
 @contextlib.contextmanager
 def _python_names() -> Iterator[None]:
-    """Add a note to an error that names options as the shell has them, which shows no notes."""
+    """Note in an error which arguments of Python its options are; the shell shows no notes."""
     special = {"--arc": "arc, in radians", "--row": "row of import_scan", "--rows": "rows of import_rows"}
     try:
         yield
     except CtDipError as error:
-        named = dict.fromkeys(re.findall(r"(?<!\S)--[a-z-]+", str(error)))
-        words = [f"{name} is {special.get(name, name[2:].replace('-', '_'))}" for name in named]
+        options = dict.fromkeys(re.findall(r"(?<![^\s(])--[a-z-]+", str(error)))
+        names = {option: special.get(option, option[2:].replace("-", "_")) for option in options}
+        words = [f"{option} is {name}" for option, name in names.items() if option != f"--{name}"]
         if words:
             error.add_note(f"As arguments in Python: {'; '.join(words)}.")
         raise

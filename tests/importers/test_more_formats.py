@@ -170,7 +170,7 @@ def test_nxtomo_takes_angles_that_it_is_told(tmp_path):
     nxtomo(tmp_path / "scan.nxs", rows=1, drop=["rotation_angle"])
     with pytest.raises(ScanError, match=r"give --arc DEGREES.*or --angles NAME") as caught:
         import_scan(tmp_path / "scan.nxs")
-    assert caught.value.__notes__ == ["As arguments in Python: --arc is arc, in radians; --angles is angles."]
+    assert caught.value.__notes__ == ["As arguments in Python: --arc is arc, in radians."]
     with h5py.File(tmp_path / "scan.nxs", "r+") as file:
         file["stage"] = np.arange(46.0)
     scan = import_scan(tmp_path / "scan.nxs", angles="stage", center=15.5)
