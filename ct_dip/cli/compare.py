@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ct_dip.cli.console import ConsoleProgress, print_line, print_table
-from ct_dip.cli.options import Budget, Device, OptionalSeed, Preset, Threads, Verbose
+from ct_dip.cli.options import Budget, Device, MethodsConfig, OptionalSeed, Preset, Settings, Threads, Verbose
 from ct_dip.errors import CtDipError, InputError, InterruptedRunError
 
 if TYPE_CHECKING:
@@ -40,13 +40,8 @@ def compare(
         int | None, typer.Option(help="Hold out one in this many views. Default: 5.", min=2)
     ] = None,
     preset: Preset = None,
-    config: Annotated[
-        Path | None, typer.Option(help="Read settings of the methods from this YAML file.")
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Change one setting, for example tv.strength=0.5; repeat for more."),
-    ] = None,
+    config: MethodsConfig = None,
+    set_: Settings = None,
     reference: Annotated[
         Path | None,
         typer.Option(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ct_dip.cli.console import ConsoleProgress, message, print_line, print_table
-from ct_dip.cli.options import Device, Preset, Verbose
+from ct_dip.cli.options import Device, MethodsConfig, OptionalSeed, Preset, Settings, Verbose
 from ct_dip.errors import CtDipError, InterruptedRunError
 
 if TYPE_CHECKING:
@@ -49,13 +49,8 @@ def evaluate(
         int, typer.Option(help="Combine this many neighbouring detector bins into one.", min=1)
     ] = 1,
     preset: Preset = None,
-    config: Annotated[
-        Path | None, typer.Option(help="Read settings of the methods from this YAML file.")
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Change one setting, for example tv.strength=0.5; repeat for more."),
-    ] = None,
+    config: MethodsConfig = None,
+    set_: Settings = None,
     heldout: Annotated[
         bool,
         typer.Option(
@@ -64,7 +59,7 @@ def evaluate(
             "check=views does: for scans without a truth.",
         ),
     ] = False,
-    seed: Annotated[int | None, typer.Option(help="Seed of the random numbers. Default: 0.", min=0)] = None,
+    seed: OptionalSeed = None,
     device: Device = None,
     workers: Annotated[
         int | None,

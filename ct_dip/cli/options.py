@@ -37,6 +37,12 @@ Preset = Annotated[
         "pixels a side, else balanced."
     ),
 ]
+ConfigFile = Annotated[Path | None, typer.Option(help="Read settings from this YAML file.")]
+MethodsConfig = Annotated[Path | None, typer.Option(help="Read settings of the methods from this YAML file.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Change one setting, for example tv.strength=0.5; repeat for more."),
+]
 Device = Annotated[
     str | None, typer.Option(help="Compute on this device: auto, cpu, cuda, or any device name of torch.")
 ]

@@ -6,18 +6,15 @@ from typing import Annotated
 import typer
 
 from ct_dip.cli.console import print_json, print_table
-from ct_dip.cli.options import Budget, Device, Method, Preset, Threads, Verbose
+from ct_dip.cli.options import Budget, ConfigFile, Device, Method, Preset, Settings, Threads, Verbose
 
 
 def plan(
     scan: Annotated[Path, typer.Argument(help="Scan file.")],
     method: Method = None,
     preset: Preset = None,
-    config: Annotated[Path | None, typer.Option(help="Read settings from this YAML file.")] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Change one setting, for example tv.strength=0.5; repeat for more."),
-    ] = None,
+    config: ConfigFile = None,
+    set_: Settings = None,
     device: Device = None,
     threads: Threads = None,
     budget_memory: Budget = None,

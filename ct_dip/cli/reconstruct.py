@@ -10,10 +10,12 @@ import typer
 from ct_dip.cli.console import ConsoleProgress, print_line
 from ct_dip.cli.options import (
     Budget,
+    ConfigFile,
     Device,
     Method,
     OptionalSeed,
     Preset,
+    Settings,
     Threads,
     Verbose,
     check_result_name,
@@ -41,11 +43,8 @@ def reconstruct(
     ] = None,
     method: Method = None,
     preset: Preset = None,
-    config: Annotated[Path | None, typer.Option(help="Read settings from this YAML file.")] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Change one setting, for example tv.strength=0.5; repeat for more."),
-    ] = None,
+    config: ConfigFile = None,
+    set_: Settings = None,
     backend: Annotated[
         str | None,
         typer.Option(help="Compute ray transforms with sparse, astra, odl or tomosipo. Default: auto."),
