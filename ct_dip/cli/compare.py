@@ -64,10 +64,9 @@ def compare(
     verbose: Verbose = False,
 ) -> None:
     """Compare methods on the same scans, and write a page, a CSV file and a LaTeX table of their scores."""
-    from ct_dip.data.column_legend import legend_path
     from ct_dip.data.hdf5 import file_kind
     from ct_dip.pages.compare_page import ranking_sentences
-    from ct_dip.pages.comparison_files import check_folder, write_comparison
+    from ct_dip.pages.comparison_files import check_folder
 
     kinds = {path: file_kind(path) for path in files}
     if len(set(kinds.values())) > 1:
@@ -114,12 +113,20 @@ def compare(
             )
         except KeyboardInterrupt:
             raise InterruptedRunError(f"interrupted; run the same command to continue from {out}") from None
+    write_and_show(out, table, ranking_sentences(table)[0])
+
+
+def write_and_show(out: Path, table: "MethodTable", title: str) -> None:
+    """Write the page and the tables of a comparison, and print its summary."""
+    from ct_dip.data.column_legend import legend_path
+    from ct_dip.pages.comparison_files import write_comparison
+
     page, csv, latex = write_comparison(out, table)
-    print_table(ranking_sentences(table)[0], summary(table))
+    print_table(title, summary(table))
     if table.pixels_differ:
         print_line(table.pixels_differ)
     if not any(row.prediction for row in table.rows):
-        raise CtDipError(f"no method finished: {table.rows[0].error}")
+        raise CtDipError(f"no run finished: {table.rows[0].error}")
     print_line(
         f"{page}: open it in a browser; {csv} has every figure, {legend_path(csv).name} what "
         f"they mean, {latex} the main ones"

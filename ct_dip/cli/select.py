@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from ct_dip.cli.compare import summary
-from ct_dip.cli.console import ConsoleProgress, print_line, print_table
+from ct_dip.cli.compare import write_and_show
+from ct_dip.cli.console import ConsoleProgress
 from ct_dip.cli.options import Budget, Device, Method, OptionalSeed, Preset, Threads, Verbose
-from ct_dip.errors import CtDipError, InputError, InterruptedRunError
+from ct_dip.errors import InputError, InterruptedRunError
 
 _SAYS = {"heldout_log_density": "held-out views choose", "evidence": "evidence chooses"}
 
@@ -48,8 +48,7 @@ def select(
 ) -> None:
     """Try every combination of some settings on a scan, and rank them by held-out views and by evidence."""
     from ct_dip.compare_methods import compare
-    from ct_dip.data.column_legend import legend_path
-    from ct_dip.pages.comparison_files import check_folder, write_comparison
+    from ct_dip.pages.comparison_files import check_folder
     from ct_dip.select_settings import choices, configurations, read_over
 
     tried = [read_over(each) for each in over]
@@ -64,12 +63,5 @@ def select(
         )
     except KeyboardInterrupt:
         raise InterruptedRunError(f"interrupted; run the same command to continue from {out}") from None
-    if not any(row.prediction for row in table.rows):
-        raise CtDipError(f"no run finished: {table.rows[0].error}")
-    page, csv, latex = write_comparison(out, table)
     chosen = [f"{_SAYS[column]} {name}" for column, name in choices(table).items()]
-    print_table("; ".join(chosen) or "nothing tells these settings apart", summary(table))
-    print_line(
-        f"{page}: open it in a browser; {csv} has every figure, {legend_path(csv).name} what "
-        f"they mean, {latex} the main ones"
-    )
+    write_and_show(out, table, "; ".join(chosen) or "nothing tells these settings apart")

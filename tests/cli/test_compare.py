@@ -118,7 +118,7 @@ def test_failures(folder, capsys, monkeypatch):
     assert [row["error"] for row in table(folder / "out/comparison.csv")] == ["", "out of luck"]
     monkeypatch.setattr(Fbp, "run", fail)
     assert main(["compare", "scan.h5", "--methods", "fbp,tv", "--out", "other"]) == 1
-    assert "no method finished: out of luck" in capsys.readouterr().err
+    assert "no run finished: out of luck" in capsys.readouterr().err
     monkeypatch.setattr(Fbp, "run", lambda self, job: (_ for _ in ()).throw(KeyboardInterrupt))
     assert main(["compare", "scan.h5", "--methods", "fbp,tv", "--out", "third"]) == 130
     assert "continue from third" in capsys.readouterr().err
