@@ -12,32 +12,19 @@ from collections.abc import Iterator
 
 import torch
 
-from benchmarks.kmnist import data_folder
 from benchmarks.measure import Row, plain
-from ct_dip.arrays import Floats
+from benchmarks.measured_scans import measured_scan
 from ct_dip.classical.tv import tv
-from ct_dip.data.scan import Scan
 from ct_dip.dip.fit import fit_dip
-from ct_dip.importers.reference import reference_image
-from ct_dip.importers.run import import_scan
 from ct_dip.operators import ray_transform
 from ct_dip.quality import psnr
 
 STRENGTHS = (0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8)
-PIXELS, WIDTH = 128, 76.0
-FINER = 4
-
-
-def few_views_and_reference(name: str) -> tuple[Scan, Floats]:
-    """Thirty views of a scan in bins of four, and the reference image of all of it, (128, 128)."""
-    path = data_folder() / "htc2022" / f"htc2022_{name}_full.mat"
-    scan = import_scan(path, size=PIXELS, width=WIDTH, noise="none")
-    few = scan.bin_detectors(4).select_views(slice(None, None, 24))
-    return few, reference_image(scan, filter="hann", finer=FINER)
 
 
 def run() -> Iterator[Row]:
-    few, reference = few_views_and_reference("01a")
+    few, comparison = measured_scan("htc", "01a", side=128, views=30)
+    reference = comparison.image
     seen = few.evaluated
     transform, sinogram = ray_transform(few.geometry), torch.as_tensor(few.sinogram.copy())
     variance, _ = few.variance_or_estimate()
