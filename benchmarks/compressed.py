@@ -41,7 +41,7 @@ from ct_dip.tangent.linearise import linearise
 
 LARGEST = 64  # side of the largest images with exact inference and a whole iterative search
 CHUNK = 10  # samples that the iterative regime draws together
-CLOSED_STEP = 16  # every so many pixels are held against exact inference in closed form
+CLOSED_STEP = 16  # every so many pixels are compared with exact inference in closed form
 TARGET = 5.0  # times faster than iterative, at 128²
 
 

@@ -128,7 +128,7 @@ def compare(
     progress: Callable[[], Progress] = default_progress,
     **options: Any,
 ) -> MethodTable:
-    """Reconstruct scans by several methods, and put how they did into one table.
+    """Reconstruct scans by several methods, and tabulate their scores.
 
     A method that fails on a scan has a row that says why. Methods are ranked by `MethodTable.criterion`.
 
@@ -145,7 +145,7 @@ def compare(
         memory_budget, budget_minutes: of every single run; see `ct_dip.reconstruct`. Minutes are for methods
             that can be cut short.
         reference, reference_std: of a single scan; see `ct_dip.reconstruct`.
-        progress: makes what is told about the stages of one run.
+        progress: factory of each run's `Progress`.
         options: keys of the configuration's top level for all methods, as ``seed=1`` or ``preset="fast"``.
     """
     named = _named_scans([scans] if isinstance(scans, Scan | str | Path) else scans)
@@ -181,7 +181,7 @@ def compare(
 
 
 def compare_results(predictions: Sequence[Prediction], scans: Sequence[Scan] = ()) -> MethodTable:
-    """Put existing results into one table; the digest says which are of one scan.
+    """Tabulate the scores of existing results; the digest says which are of one scan.
 
     Args:
         scans: those that are at hand, for their names.

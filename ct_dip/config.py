@@ -116,7 +116,7 @@ class RunConfig(Section):
         return {n: t for n, t in types.items() if isinstance(t, type) and issubclass(t, Section)}
 
     def with_preset(self, shape: tuple[int, int]) -> Self:
-        """What was not given, as the preset has it for images of a shape."""
+        """Return the settings with the preset's values filled in, for images of a shape."""
         name = self.preset
         if name == "auto":
             name = "fast" if max(shape) > _LARGE else "balanced"
@@ -128,12 +128,12 @@ class RunConfig(Section):
         return self.model_copy(update=update)
 
     def resolved(self, shape: tuple[int, int]) -> Self:
-        """The same with every choice made that does not need the data: it runs to the same result."""
+        """Return the settings with every choice resolved that needs no data; they give the same result."""
         return self.with_preset(shape)
 
 
 def read_settings(path: str | Path | None, settings: Sequence[str] = ()) -> dict[str, Any]:
-    """Values from a YAML file, with ``section.key=value`` settings on top; their values are YAML, too."""
+    """Read values from a YAML file, and put ``section.key=value`` settings, also YAML, on top."""
     values = _read_file(Path(path)) if path is not None else {}
     for setting in settings:
         _apply(values, setting)
@@ -141,7 +141,7 @@ def read_settings(path: str | Path | None, settings: Sequence[str] = ()) -> dict
 
 
 def validate(model: type[_Model], values: dict[str, Any], known: Iterable[str] = ()) -> _Model:
-    """A model of plain values.
+    """Make a model of plain values.
 
     Args:
         known: further names that a mistyped key may mean.

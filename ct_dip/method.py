@@ -131,7 +131,7 @@ class Method(ABC, Generic[Config]):
         return 1
 
     def run_many(self, jobs: Sequence[Job[Config]]) -> Iterable[Prediction]:
-        """Run jobs of one geometry, with or without a stated noise and a truth all of them.
+        """Run jobs of one geometry that all state their noise or all do not, and likewise for a truth.
 
         Their configurations are the same but for `varies_in_batch`; they have no run folders or objects.
         Predictions may be large until they are scored and made plain, so that they come one by one.

@@ -36,7 +36,7 @@ class Order:
     Args:
         work: a pickled `ct_dip.batch.work.Work`; ``identity`` tells two of them apart.
         threads: of BLAS and torch.
-        item_seconds: after which an item has failed; ``None``: no limit.
+        item_seconds: stop an item after this many seconds; ``None``: no limit.
     """
 
     work: bytes

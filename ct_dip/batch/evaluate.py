@@ -65,8 +65,8 @@ def evaluate(
     """Reconstruct and score items of a dataset by several methods, and return a row for each.
 
     The folder ``out`` has the table of record (`ct_dip.batch.table`), result files, and all scores as CSV and
-    Parquet. An item that fails has a row that says why, and stops nothing. The same call goes on where the
-    last one was stopped, by whatever; results do not depend on the number of workers, nor on where they run.
+    Parquet. An item that fails has a row that says why, and does not stop the run. After any interruption the
+    same call continues it; results do not depend on the number of workers, nor on where they run.
 
     Args:
         dataset: what `ct_dip.open_dataset` takes, with ``part``, ``views`` and ``bin``; or a `Dataset`.
@@ -80,11 +80,12 @@ def evaluate(
             ``"partition=main,jobs=4,cores=8"``.
         memory_budget: of all workers of this machine together; of one worker with a scheduler elsewhere.
         light: keep scores alone, without result files.
-        retry_failed: whether what failed before is tried again.
-        max_failures: after more of which the evaluation stops.
-        item_minutes: after which an item has failed; a batch of small images has as many times that.
+        retry_failed: run items again that have failed before.
+        max_failures: stop after more failures than this; ``None``: never.
+        item_minutes: stop an item after this many minutes, and count it as failed; a batch of small images
+            gets as many times that.
         submission: write ``submission-METHOD.zip`` for LoDoPaB's challenge, once all items are done.
-        progress: told how it goes.
+        progress: shows how many items are done.
     """
     folder, progress = Path(out), progress or Progress()
     if isinstance(dataset, Dataset):

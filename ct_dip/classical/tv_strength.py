@@ -144,7 +144,7 @@ def choose_tv_strengths(
 
 
 def strength_at_bound(strength: float) -> str | None:
-    """Return which of all strengths a recommended one is, if that is at an end of their range."""
+    """Return ``weakest`` or ``strongest`` if a recommended strength is at that end of the range."""
     for tried, which in ((min(STRENGTHS), "weakest"), (max(STRENGTHS), "strongest")):
         if math.isclose(strength, FACTOR * tried, rel_tol=1e-6):
             return which

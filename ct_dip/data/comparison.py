@@ -2,7 +2,7 @@
 
 A reference is no truth. It is an image with noise of its own, ``r = x + ε``, ``ε ~ N(0, ν²)`` in every pixel.
 Error bars σ that are right therefore give ``r − mean ~ N(0, σ² + ν²)``: where ν is known, deviations are
-widened by it before errors are held against them.
+widened by it before errors are compared with them.
 """
 
 import math

@@ -101,8 +101,8 @@ class CompressionCertificate(Certificate):
             )
         if not self.accurate:
             parts.append(
-                f"held against the full model it moves the image by {self.mean_error:.2g} and its samples by "
-                f"{self.sample_error:.2g} of an error bar; try a smaller inference.compression than "
+                f"compared with the full model it moves the image by {self.mean_error:.2g} and its samples "
+                f"by {self.sample_error:.2g} of an error bar; try a smaller inference.compression than "
                 f"{self.discarded_trace_allowed:g}"
             )
         if not self.noise_solve_converged:
