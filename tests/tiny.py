@@ -54,6 +54,7 @@ def dip_fit(shape=PLAIN, seed=0):
         tv_weight=1.5,
         steps=0,
         misfit=1.0,
+        tv_misfit=1.0,
         loss=1.0,
         stopped_by="nobody",
         traces={},

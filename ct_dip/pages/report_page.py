@@ -217,7 +217,7 @@ SHOWN = {  # what `inference.image` was, of lin-dip
     "mean": "the average of the image that the fitted network draws and of the posterior mean around it",
     "linear": "the posterior mean: the average of all images, weighted by how well they explain the data",
     "dip": "the image that the fitted network draws",
-    "tv": "the image of total variation, which predicted held-out views best",
+    "tv": "the image of total variation, which fits the measurements better than the network's",
 }
 
 
