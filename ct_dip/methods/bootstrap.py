@@ -9,6 +9,7 @@ import torch
 from pydantic import Field, field_validator
 
 from ct_dip.arrays import Floats
+from ct_dip.classical.tv_strength import strength_at_bound
 from ct_dip.config import RunConfig, Section, validate
 from ct_dip.data.motions import draw_motion
 from ct_dip.data.noise import NoiseModel, PhotonNoise, WhiteNoise, add_photon_noise, add_white_noise
@@ -101,9 +102,15 @@ class Bootstrap(Method[BootstrapRun]):
         told, scan = job.config.bootstrap, job.scan
         method, settings = self._other(job.config, scan)
         inner: Job[Any] = job
-        inner = dataclasses.replace(inner, config=settings, plan=job.plan.details)
+        # Without a run folder: every repetition would go on from the checkpoint of the one before.
+        inner = dataclasses.replace(inner, config=settings, plan=job.plan.details, run_folder=None)
         prediction = method.run(inner)
         chosen = {section: values for section, values in prediction.settings.items() if values}
+        diagnostics = dict(prediction.diagnostics)
+        for section, values in chosen.items():
+            was_chosen = getattr(getattr(settings, section), "strength", None) == "auto"
+            if was_chosen and (end := strength_at_bound(values.get("strength", math.nan))):
+                diagnostics["tv_strength_at_bound"] = end
         settings = settings.model_copy(
             update={name: getattr(settings, name).model_copy(update=v) for name, v in chosen.items()}
         )
@@ -134,6 +141,7 @@ class Bootstrap(Method[BootstrapRun]):
             samples=(image - np.array(errors)).astype(np.float32),
             patches=(),
             heldout=None,
+            diagnostics=diagnostics,
             settings={self.name: {"settings": _merged(told.settings, chosen)}},
         )
 

@@ -1,5 +1,6 @@
 """A bootstrap of a linear method, whose covariance is known; and what it says of others."""
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 import ct_dip
 from ct_dip.classical.fbp import fbp
 from ct_dip.data.motions import Motion
+from ct_dip.data.noise import WhiteNoise
 from ct_dip.data.simulate import NoiseLevel, simulate
 from ct_dip.errors import InputError
 from ct_dip.geometry import Volume
@@ -69,6 +71,20 @@ def test_what_the_other_method_chose_is_kept_and_can_be_repeated():
     np.testing.assert_array_equal(again.std, found.std)
     told = load_config(method="bootstrap", settings=["bootstrap.settings.tv.strength=2", "bootstrap.count=2"])
     assert not np.array_equal(ct_dip.reconstruct(SCAN, told).mean, plain.mean)
+
+
+def test_repetitions_do_not_meet_checkpoints_of_one_another(tmp_path):
+    told = {"of": "dip", "count": 2, "settings": {"dip": {"max_steps": 6, "cooldown_steps": 2}}}
+    plain = ct_dip.reconstruct(SCAN, method="bootstrap", bootstrap=told)
+    found = ct_dip.reconstruct(SCAN, method="bootstrap", bootstrap=told, run_folder=tmp_path)
+    np.testing.assert_array_equal(found.std, plain.std)
+
+
+def test_a_strength_at_the_end_of_its_range_is_told():
+    wrong = dataclasses.replace(SCAN, noise=WhiteNoise(std=100 * SCAN.noise.std))
+    found = ct_dip.reconstruct(wrong, method="bootstrap", count=2)
+    assert found.diagnostics["tv_strength_at_bound"] == "weakest"
+    assert any("weakest total variation" in warning for warning in found.warnings)
 
 
 @pytest.mark.parametrize("noise", [NoiseLevel(photons=500), NoiseLevel()])
