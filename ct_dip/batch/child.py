@@ -4,7 +4,8 @@ A runaway item cannot be stopped from inside a process: Python's signals reach t
 Dask's own loop runs, and a solver in C does not look at them. Nor does a process survive an item that crashes
 it or takes all memory. So a worker hands every item to a child process. When the time is up, the operating
 system kills the child; whatever ends a child is written down as the error of the item that it was at, and the
-next item gets a new one. Worker, scheduler and client notice nothing.
+next item gets a new one. Of items that were run together, each is then tried alone. Worker, scheduler and
+client notice nothing.
 """
 
 import os
@@ -140,24 +141,30 @@ def run_task(order: Order, task: Task, labels: Sequence[str]) -> tuple[list[Row]
     Returns:
         Rows in the same order, and the seconds that it took.
     """
-    start, rows, names = time.perf_counter(), [], iter(labels)
+    start, rows, names = time.perf_counter(), [], dict(zip(task.items, labels, strict=True))
     for unit in task.units:
-        own = [next(names) for _ in unit]
-        child: Child | None = getattr(_local, "child", None)
-        if child is None or not child.alive or child.identity != order.identity:
-            if child is not None:
-                child.close()
-            _local.child = child = Child(order)
-        limit = None if order.item_seconds is None else order.item_seconds * len(unit)
-        answer = child.run(task.method, unit, limit)
-        if isinstance(answer, str):
-            rows += [
-                Row(item=item, method=task.method, label=label, state="failed", error=answer)
-                for item, label in zip(unit, own, strict=True)
-            ]
-        else:
+        answer = _run_items(order, task.method, unit)
+        if isinstance(answer, list):
             rows += answer
+            continue
+        for item in unit:  # alone, only those fail that end the child or take too long by themselves
+            alone = answer if len(unit) == 1 else _run_items(order, task.method, [item])
+            if isinstance(alone, list):
+                rows += alone
+            else:
+                label = names[item]
+                rows.append(Row(item=item, method=task.method, label=label, state="failed", error=alone))
     return rows, time.perf_counter() - start
+
+
+def _run_items(order: Order, method: str, items: Sequence[int]) -> list[Row] | str:
+    """Run some items together in this thread's child, or in a new one if that is gone; see `Child.run`."""
+    child: Child | None = getattr(_local, "child", None)
+    if child is None or not child.alive or child.identity != order.identity:
+        if child is not None:
+            child.close()
+        _local.child = child = Child(order)
+    return child.run(method, items, None if order.item_seconds is None else order.item_seconds * len(items))
 
 
 def package_versions() -> dict[str, str]:

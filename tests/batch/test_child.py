@@ -57,6 +57,14 @@ def test_the_others_are_done_by_another_child(order, method, error):
     assert seconds > 0
 
 
+@pytest.mark.parametrize("method", ["hang", "memory"])
+def test_of_items_that_are_run_together_only_the_one_fails_that_ends_the_child(order, method):
+    rows, _ = run_task(order, Task(method, ((0, 1, 2, 3), (4, 5))), ["a", "b", "c", "d", "e", "f"])
+    assert [row.item for row in rows] == [0, 1, 2, 3, 4, 5]
+    assert [row.state for row in rows] == ["done", "failed", "done", "done", "done", "done"]
+    assert rows[1].label == "b"
+
+
 def test_a_child_is_kept_for_the_next_task(order):
     task = Task("fine", ((0,),))
     (first,), _ = run_task(order, task, ["a"])
