@@ -69,9 +69,15 @@ class Slurm:
             others=values,
         )
 
-    def settings(self, threads: int) -> dict[str, Any]:
-        """Return what ``dask_jobqueue.SLURMCluster`` is told: a worker for every so many threads."""
-        processes = max(1, self.cores // threads)
+    @property
+    def memory_bytes(self) -> int:
+        """Memory of a job, read as Dask does: 1 GB is 10⁹ bytes."""
+        match = re.fullmatch(r"([\d.]+)\s*([MGT])(i?)B?", self.memory)
+        assert match is not None
+        return int(float(match[1]) * (1024 if match[3] else 1000) ** (" KMGT".index(match[2])))
+
+    def settings(self, processes: int) -> dict[str, Any]:
+        """Return what ``dask_jobqueue.SLURMCluster`` is told: jobs of so many workers each."""
         return {
             "queue": self.partition,
             "account": self.others.get("account"),
@@ -90,7 +96,7 @@ class Place:
     """Where an evaluation runs.
 
     Args:
-        workers: processes of this machine; 0 is this process itself, without Dask.
+        workers: processes of this machine, or of every SLURM job; 0 is this process itself, without Dask.
         scheduler: address of a Dask scheduler that is there, or ``slurm``, jobs for one; or neither.
     """
 
@@ -100,7 +106,7 @@ class Place:
 
 
 @contextlib.contextmanager
-def connect(place: Place, threads: int) -> Iterator[Any]:
+def connect(place: Place) -> Iterator[Any]:
     """Enter a Dask client of the place; it and what was started for it is closed at the end.
 
     Raises:
@@ -118,7 +124,7 @@ def connect(place: Place, threads: int) -> Iterator[Any]:
                     "start dask scheduler and dask worker, or check the address, as tcp://host:8786"
                 ) from error
         else:
-            cluster = _slurm(place.slurm, threads) if place.slurm is not None else _local(place.workers)
+            cluster = _local(place.workers) if place.slurm is None else _slurm(place.slurm, place.workers)
             client = stack.enter_context(distributed.Client(stack.enter_context(cluster)))
         yield client
 
@@ -129,8 +135,8 @@ def _local(workers: int) -> Any:
     )
 
 
-def _slurm(slurm: Slurm, threads: int) -> Any:
-    cluster = require("dask_jobqueue", "cluster").SLURMCluster(**slurm.settings(threads))
+def _slurm(slurm: Slurm, processes: int) -> Any:
+    cluster = require("dask_jobqueue", "cluster").SLURMCluster(**slurm.settings(processes))
     try:
         cluster.scale(jobs=slurm.jobs)
     except OSError as error:

@@ -78,7 +78,8 @@ def evaluate(
         threads: of every worker; ``None``: one, or more where memory leaves cores idle.
         scheduler: address of a Dask scheduler that is there; ``slurm``: jobs to start, as
             ``"partition=main,jobs=4,cores=8"``.
-        memory_budget: of all workers of this machine together; of one worker with a scheduler elsewhere.
+        memory_budget: of all workers of this machine together; of one worker with a scheduler elsewhere. Jobs
+            of SLURM have the memory that ``slurm`` says.
         light: keep scores alone, without result files.
         retry_failed: run items again that have failed before.
         max_failures: stop after more failures than this; ``None``: never.
@@ -225,15 +226,23 @@ def _share(
     table: Table,
 ) -> Share:
     """How many workers, and what each of them gets: as the table was begun with, if that is there."""
-    budget = memory.memory_budget(memory_budget)
-    elsewhere = place.scheduler is not None or place.slurm is not None
-    share = share_for(scan, configs.values(), cores=1 if elsewhere else available_cores(), budget=budget)
+    if place.slurm is not None:
+        if memory_budget is not None:
+            raise InputError("--budget-memory has no effect with --slurm; write memory=… there for a job's")
+        cores, budget = place.slurm.cores, place.slurm.memory_bytes
+    else:
+        cores = available_cores() if place.scheduler is None else 1
+        budget = memory.memory_budget(memory_budget)
+    share = share_for(scan, configs.values(), cores=cores, budget=budget)
     known = table.fact("threads"), table.fact("item_bytes")
     if threads is not None or known[0] is not None:
         share = dataclasses.replace(share, threads=threads or known[0])
     if known[1] is not None:
         share = dataclasses.replace(share, item_bytes=known[1])
-    if elsewhere or place.workers < 0:
+    if place.slurm is not None:
+        fits = min(cores // share.threads, budget // (share.item_bytes + PROCESS_BYTES))
+        return dataclasses.replace(share, workers=max(1, min(share.workers, fits)))
+    if place.scheduler is not None or place.workers < 0:
         return share
     most = max(1, budget // (share.plan_bytes + PROCESS_BYTES))
     if place.workers > most:
@@ -283,7 +292,7 @@ def _pool(
         threads=share.threads,
         item_seconds=None if item_minutes is None else 60 * item_minutes,
     )
-    with connect(place, share.threads) as client:
+    with connect(place) as client:
         here = package_versions()
         for worker, there in client.run(package_versions).items() if place.scheduler else ():
             if there != here:

@@ -1,5 +1,6 @@
 """Where tasks run: SLURM's options and job script, and what is said when something is missing."""
 
+import dask.utils
 import pytest
 
 from ct_dip.batch import clusters
@@ -11,14 +12,20 @@ def test_the_job_script_asks_for_what_was_given():
     from dask_jobqueue.slurm import SLURMJob
 
     slurm = Slurm.parse("partition=gpu, jobs=3, cores=8, memory=16GB, time=04:00:00, account=ct, gres=gpu:1")
-    settings = slurm.settings(threads=4)
+    settings = slurm.settings(processes=2)
     script = SLURMJob(scheduler="tcp://10.0.0.1:8786", name="ct", **settings).job_script()
     for line in ("-p gpu", "-A ct", "--cpus-per-task=8", "--mem=15G", "-t 04:00:00", "--gres=gpu:1"):
         assert f"#SBATCH {line}" in script
-    # Two workers of four threads each: a task has all threads of its worker.
+    # A task has all threads of its worker.
     assert "--nworkers 2" in script
     assert script.count("--nthreads 1") == 1
     assert slurm.jobs == 3
+
+
+@pytest.mark.parametrize("memory", ["4GB", "4 GiB", "1.5G", "900M", "2TB"])
+def test_the_memory_of_a_job_is_what_dask_asks_for(memory):
+    slurm = Slurm.parse(f"partition=main,memory={memory}")
+    assert slurm.memory_bytes == dask.utils.parse_bytes(memory)
 
 
 @pytest.mark.parametrize(
@@ -52,5 +59,5 @@ def _missing(name):
 def test_a_scheduler_that_does_not_answer_is_named(monkeypatch):
     monkeypatch.setattr(clusters, "_CONNECT_SECONDS", 0.3)
     place = Place(workers=-1, scheduler="tcp://127.0.0.1:1")
-    with pytest.raises(InputError, match=r"--scheduler tcp://127.0.0.1:1: no Dask"), connect(place, 1):
+    with pytest.raises(InputError, match=r"--scheduler tcp://127.0.0.1:1: no Dask"), connect(place):
         pass

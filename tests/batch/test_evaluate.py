@@ -18,6 +18,8 @@ import pyarrow.parquet
 import pytest
 
 import ct_dip
+import ct_dip.batch.evaluate as batch
+from ct_dip.batch.shares import PROCESS_BYTES
 from ct_dip.batch.table import read_facts, read_rows
 from ct_dip.data.scan_file import write_scan
 from ct_dip.errors import CtDipError, InputError
@@ -254,6 +256,28 @@ def test_what_failed_is_tried_again_when_it_is_asked_for(scans, tmp_path):
     rows = run(scans, tmp_path, retry_failed=True, **light)
     assert [row.finished for row in rows] == [1] * 3 + [2] * 6
     assert not (tmp_path / "items").exists()
+
+
+def test_processes_of_a_slurm_job_share_its_memory_and_cores(scans, tmp_path, monkeypatch):
+    """Whatever the memory of the machine is that sends the jobs off."""
+    places = []
+
+    def connect(place):
+        places.append(place)
+        raise CtDipError("there is no SLURM here")
+
+    monkeypatch.setattr(batch, "connect", connect)
+    monkeypatch.setattr("ct_dip.memory.available_bytes", lambda: 2**45)
+    for memory, cores in (("3GB", 4), ("3GB", 40), ("30GB", 4)):
+        slurm, out = f"partition=main,jobs=2,cores={cores},memory={memory}", tmp_path / f"{memory} {cores}"
+        with pytest.raises(CtDipError, match="no SLURM here"):
+            ct_dip.evaluate(Gated(scans), ["fbp", "dip"], out=out, slurm=slurm)
+        facts, workers = read_facts(out), places[-1].workers
+        assert workers * facts["threads"] <= cores
+        assert workers * (facts["item_bytes"] + PROCESS_BYTES) <= places[-1].slurm.memory_bytes
+        assert workers == (4 if cores == 4 else 6)
+    with pytest.raises(InputError, match=r"no effect with --slurm; write memory=…"):
+        ct_dip.evaluate(Gated(scans), ["fbp"], out=tmp_path, slurm=slurm, memory_budget="3G")
 
 
 @pytest.mark.parametrize(
