@@ -114,6 +114,7 @@ def evaluate(
         units = {n: min(most, batch_size(first, c, share.item_bytes)) for n, c in configs.items()}
         facts = _facts(dataset, numbers, labels, configs, share, light) | {"units": units}
         table.begin(facts, labels, list(configs))
+        _check_unchanged(dataset, folder)
         if retry_failed:
             table.retry_failed()
         work = Work(
@@ -215,6 +216,16 @@ def _first_readable(dataset: Dataset, items: Sequence[int]) -> Scan:
         except InputError as error:
             problem = problem or error
     raise InputError(f"none of the first {min(len(items), _READ)} items can be read: {problem}")
+
+
+def _check_unchanged(dataset: Dataset, folder: Path) -> None:
+    """Refuse to go on with other data than those of the results that are there, as one of them tells."""
+    row = next((row for row in read_rows(folder) if row.state == "done"), None)
+    if row is not None and dataset[row.item].digest != row.scan_digest:
+        raise InputError(
+            f"item {row.item}, {row.label}, has changed since {folder} was begun; restore the data that it "
+            "was begun with, or give another --out"
+        )
 
 
 def _share(

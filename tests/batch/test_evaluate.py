@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -244,6 +245,15 @@ def test_other_settings_are_refused_with_the_difference(scans, serial):
         run(scans, serial, items="0:3", workers=0)
     assert set(read_facts(serial)) >= {"dataset", "items", "methods", "versions", "threads"}
     assert read_facts(serial)["units"] == {"fbp": 1, "tv": 1, "dip": 3}
+
+
+def test_other_data_under_the_same_names_are_refused(scans, tmp_path):
+    data, light = shutil.copytree(scans, tmp_path / "data"), {"workers": 0, "light": True}
+    run(data, tmp_path / "out", items=[0, 1], **light)
+    run(data, tmp_path / "out", items=[0, 1], **light)
+    shutil.copy(data / "s05.h5", data / "s00.h5")
+    with pytest.raises(InputError, match=r"item 0, s00, has changed since .* give another --out"):
+        run(data, tmp_path / "out", items=[0, 1], **light)
 
 
 def test_what_failed_is_tried_again_when_it_is_asked_for(scans, tmp_path):
