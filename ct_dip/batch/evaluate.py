@@ -130,14 +130,14 @@ def evaluate(
         left = sum(map(len, pending.values()))
         if left:
             place = dataclasses.replace(place, workers=min(share.workers, left))
-            try:
-                with (
-                    _pool(place, work, share, item_minutes, progress) as pool,
-                    progress.stage("evaluate", left) as stage,
-                ):
+            with (
+                _pool(place, work, share, item_minutes, progress) as pool,
+                progress.stage("evaluate", left) as stage,
+            ):
+                try:
                     run_tasks(pool, tasks, table, labels, max_failures=max_failures, stage=stage)
-            finally:
-                write_scores(folder)
+                finally:
+                    write_scores(folder)
     rows = write_scores(folder) if not left else read_rows(folder)
     if submission:
         _write_submissions(folder, dataset, rows)

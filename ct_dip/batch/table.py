@@ -91,6 +91,8 @@ class Table:
     def begin(self, facts: Mapping[str, Any], items: Mapping[int, str], methods: Sequence[str]) -> None:
         """Enter what is to be done, or check that it is what this table was begun with.
 
+        A table that has no finished row yet binds nobody: it is begun anew.
+
         Args:
             facts: everything that decides the results.
             items: labels by number.
@@ -98,10 +100,12 @@ class Table:
         Raises:
             InputError: the table belongs to another evaluation; names the first difference.
         """
-        known = _facts(self._file)
-        for name in [] if "client" in known and len(known) == 1 else facts:
-            _compare(name, known.get(name), facts[name], self.folder)
+        for name in facts if self._binds() else ():
+            _compare(name, self.fact(name), facts[name], self.folder)
         with self._file:
+            if not self._binds():
+                self._file.execute("DELETE FROM rows")
+                self._file.execute("DELETE FROM facts WHERE name != 'client'")
             self._file.executemany(
                 "INSERT OR REPLACE INTO facts VALUES (?, ?)", [(n, json.dumps(v)) for n, v in facts.items()]
             )
@@ -112,8 +116,8 @@ class Table:
             self._file.execute("UPDATE rows SET state = 'pending' WHERE state = 'running'")
 
     def fact(self, name: str) -> Any:
-        """Return what the table was begun with; ``None`` if it is new."""
-        return _facts(self._file).get(name)
+        """Return what the table was begun with; ``None`` if nothing is finished yet."""
+        return _facts(self._file).get(name) if self._binds() else None
 
     def retry_failed(self) -> None:
         """Make what failed pending again."""
@@ -151,6 +155,9 @@ class Table:
             client = {"host": socket.gethostname(), "process": os.getpid(), "time": self._beaten}
             with self._file:
                 self._file.execute("INSERT OR REPLACE INTO facts VALUES ('client', ?)", [json.dumps(client)])
+
+    def _binds(self) -> bool:
+        return self._file.execute("SELECT 1 FROM rows WHERE finished > 0").fetchone() is not None
 
     def _claim(self) -> None:
         client = _facts(self._file).get("client")

@@ -20,6 +20,7 @@ import pytest
 
 import ct_dip
 import ct_dip.batch.evaluate as batch
+from ct_dip.batch import clusters
 from ct_dip.batch.shares import PROCESS_BYTES
 from ct_dip.batch.table import read_facts, read_rows
 from ct_dip.data.scan_file import write_scan
@@ -254,6 +255,15 @@ def test_other_data_under_the_same_names_are_refused(scans, tmp_path):
     shutil.copy(data / "s05.h5", data / "s00.h5")
     with pytest.raises(InputError, match=r"item 0, s00, has changed since .* give another --out"):
         run(data, tmp_path / "out", items=[0, 1], **light)
+
+
+def test_a_scheduler_that_does_not_answer_leaves_nothing_that_binds(scans, tmp_path, monkeypatch):
+    monkeypatch.setattr(clusters, "_CONNECT_SECONDS", 0.3)
+    light = {"light": True, "items": [0]}
+    with pytest.raises(InputError, match="no Dask scheduler"):
+        run(scans, tmp_path, scheduler="tcp://127.0.0.1:1", workers=None, threads=2, **light)
+    assert not (tmp_path / "scores.csv").exists()
+    assert {row.state for row in run(scans, tmp_path, workers=0, threads=1, **light)} == {"done"}
 
 
 def test_what_failed_is_tried_again_when_it_is_asked_for(scans, tmp_path):

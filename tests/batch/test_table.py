@@ -60,7 +60,8 @@ def test_what_was_under_way_is_pending_again_and_done_stays_done(tmp_path):
 
 
 def test_another_evaluation_is_refused_with_the_first_difference(tmp_path):
-    begin(tmp_path).__exit__()
+    with begin(tmp_path) as table:
+        table.record([row(4, "fbp", "failed", error="no")])
     with Table(tmp_path) as table:
         with pytest.raises(InputError, match=r'begun with dataset "three scans", not "four"'):
             table.begin(FACTS | {"dataset": "four"}, ITEMS, ["fbp", "tv"])
@@ -68,6 +69,16 @@ def test_another_evaluation_is_refused_with_the_first_difference(tmp_path):
             table.begin(FACTS | {"methods": {"tv": {}}}, ITEMS, ["fbp", "tv"])
         with pytest.raises(InputError, match="begun with light null, not true"):
             table.begin(FACTS | {"light": True}, ITEMS, ["fbp", "tv"])
+
+
+def test_a_table_without_a_finished_row_binds_nobody(tmp_path):
+    with begin(tmp_path, threads=3) as table:
+        table.mark([(4, "fbp")], "running")
+    with Table(tmp_path) as table:
+        assert table.fact("threads") is None
+        table.begin(FACTS | {"threads": 1}, {4: "four"}, ["tv"])
+        assert table.pairs("pending") == [(4, "tv")]
+    assert read_facts(tmp_path) == FACTS | {"threads": 1}
 
 
 @pytest.mark.parametrize(
