@@ -14,6 +14,7 @@ from ct_dip.errors import InputError, MemoryBudgetError
 _NO_GLIBC = (OSError, AttributeError, TypeError)  # what a call of its functions raises elsewhere
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of malloc.h
 _STATUS = Path("/proc/self/status")
+_FEWEST = 2**20  # bytes that are believed without a unit: fewer are a unit that was forgotten
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 
@@ -51,6 +52,8 @@ def memory_budget(given: int | str | None = None) -> int:
         if not match:
             raise InputError(f"memory budget {given!r} is not a size; write for example 4G or 500M")
         budget = int(float(match[1]) * _UNITS[match[2].lower()])
+        if not match[2] and 0 < budget < _FEWEST:
+            raise InputError(f"memory budget {given!r} is {budget} bytes; add a unit, as in {match[1]}G")
     if budget <= 0:
         raise InputError(f"memory budget {given!r} must be positive; write for example 4G or 500M")
     return budget

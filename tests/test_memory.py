@@ -16,7 +16,7 @@ from ct_dip.memory import available_bytes, format_bytes, memory_budget, require
     ("given", "expected"),
     [
         (1000, 1000),
-        ("512", 512),
+        ("2000000", 2_000_000),
         ("4G", 4 * 2**30),
         ("1.5 GiB", 3 * 2**29),
         ("500MB", 500 * 2**20),
@@ -31,6 +31,11 @@ def test_sizes_are_read(given, expected):
 def test_other_words_are_refused(given):
     with pytest.raises(InputError, match="memory budget"):
         memory_budget(given)
+
+
+def test_a_forgotten_unit_is_told():
+    with pytest.raises(InputError, match="memory budget '4' is 4 bytes; add a unit, as in 4G"):
+        memory_budget("4")
 
 
 def test_the_default_is_the_environment_or_half_of_what_is_free(monkeypatch):

@@ -8,8 +8,10 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ct_dip import memory
 from ct_dip.config import RunConfig
 from ct_dip.data.scan import Scan
+from ct_dip.errors import MemoryBudgetError
 from ct_dip.pipeline import plan_run
 
 PROCESS_BYTES = 400 * 2**20  # of a worker and its child with an image of 28²: 65 and 315 MiB as measured
@@ -49,8 +51,12 @@ def share_for(scan: Scan, configs: Iterable[RunConfig], *, cores: int, budget: i
                     workers=workers, threads=cores // workers, item_bytes=item_bytes, plan_bytes=needed
                 )
     hungriest = max(plans, key=lambda plan: plan.bytes)
-    hungriest.require()
-    raise AssertionError("a plan that does not fit is refused")
+    item, process, all_ = map(memory.format_bytes, (hungriest.bytes, PROCESS_BYTES, budget))
+    raise MemoryBudgetError(
+        f"method {hungriest.method} needs {item} for an item, beside {process} for its process; the memory "
+        f"budget is {all_}; {hungriest.advice}, or raise the budget (--budget-memory, CT_DIP_MEMORY; with "
+        "--slurm its memory)"
+    )
 
 
 def available_cores() -> int:

@@ -6,6 +6,7 @@ from ct_dip.batch.shares import PROCESS_BYTES, available_cores, share_for
 from ct_dip.data.simulate import simulate
 from ct_dip.errors import MemoryBudgetError
 from ct_dip.geometry import Volume
+from ct_dip.memory import format_bytes
 from ct_dip.methods import load_config
 from ct_dip.pipeline import plan_run
 from ct_dip.scanners import scanner
@@ -34,8 +35,12 @@ def test_workers_fit_the_budget_and_idle_cores_become_threads(fits):
 
 
 def test_an_item_that_does_not_fit_is_refused_with_the_numbers():
-    with pytest.raises(MemoryBudgetError, match="method dip needs"):
-        share_for(SCAN, CONFIGS, cores=2, budget=PROCESS_BYTES + NEEDED // 2)
+    for budget in (2**20, PROCESS_BYTES + NEEDED // 2):
+        words = (
+            "method dip needs .* beside 400 MiB for its process; the memory budget is {};.*--budget-memory"
+        )
+        with pytest.raises(MemoryBudgetError, match=words.format(format_bytes(budget))):
+            share_for(SCAN, CONFIGS, cores=2, budget=budget)
 
 
 def test_there_is_a_core():
