@@ -151,25 +151,31 @@ class Table:
     def beat(self) -> None:
         """Leave a sign of life, so that no second client works on the same table."""
         if time.time() - self._beaten > _BEAT_SECONDS:
-            self._beaten = time.time()
-            client = {"host": socket.gethostname(), "process": os.getpid(), "time": self._beaten}
             with self._file:
-                self._file.execute("INSERT OR REPLACE INTO facts VALUES ('client', ?)", [json.dumps(client)])
+                self._sign()
+
+    def _sign(self) -> None:
+        self._beaten, process = time.time(), os.getpid()
+        client = {"host": socket.gethostname(), "process": process, "start": _start(process)}
+        text = json.dumps(client | {"time": self._beaten})
+        self._file.execute("INSERT OR REPLACE INTO facts VALUES ('client', ?)", [text])
 
     def _binds(self) -> bool:
         return self._file.execute("SELECT 1 FROM rows WHERE finished > 0").fetchone() is not None
 
     def _claim(self) -> None:
-        client = _facts(self._file).get("client")
-        if client is not None:
-            here = client["host"] == socket.gethostname()
-            alive = _is_running(client["process"]) if here else time.time() - client["time"] < _DEAD_SECONDS
-            if alive and not (here and client["process"] == os.getpid()):
-                raise InputError(
-                    f"{self.folder}: process {client['process']} on {client['host']} works on "
-                    "this evaluation; wait for it or stop it, or choose another --out"
-                )
-        self.beat()
+        with self._file:
+            self._file.execute("BEGIN IMMEDIATE")  # no other client looks between this look and the claim
+            client = _facts(self._file).get("client")
+            if client is not None:
+                here = client["host"] == socket.gethostname()
+                alive = _is_running(client) if here else time.time() - client["time"] < _DEAD_SECONDS
+                if alive and not (here and client["process"] == os.getpid()):
+                    raise InputError(
+                        f"{self.folder}: process {client['process']} on {client['host']} works on "
+                        "this evaluation; wait for it or stop it, or choose another --out"
+                    )
+            self._sign()
 
 
 def read_rows(folder: str | Path) -> list[Row]:
@@ -231,11 +237,22 @@ def _compare(name: str, before: Any, now: Any, folder: Path) -> None:
         )
 
 
-def _is_running(process: int) -> bool:
+def _is_running(client: Mapping[str, Any]) -> bool:
     try:
-        os.kill(process, 0)
+        os.kill(client["process"], 0)
     except ProcessLookupError:
         return False
     except PermissionError:
-        return True
-    return True
+        pass
+    before, now = client.get("start"), _start(client["process"])
+    return before == now or not before or not now
+
+
+def _start(process: int) -> str:
+    """Return what tells a process from a later one of the same number; empty where there is no /proc."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        ticks = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]  # since the boot
+    except OSError:
+        return ""
+    return f"{boot} {ticks}"

@@ -1,7 +1,11 @@
 """The table of record: states, what is done stays done, and another evaluation is refused."""
 
 import json
+import socket
 import sqlite3
+import subprocess
+import sys
+import time
 
 import pytest
 
@@ -82,20 +86,20 @@ def test_a_table_without_a_finished_row_binds_nobody(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("process", "host", "age", "refused"),
+    ("process", "start", "host", "age", "refused"),
     [
-        (1, None, 1e6, True),  # runs, whenever it last said so
-        (2**22 + 1, None, 0, False),  # there is no such process
-        (1, "elsewhere", 5, True),
-        (1, "elsewhere", 1000, False),
+        (1, None, None, 1e6, True),  # runs, whenever it last said so
+        (1, "another boot 7", None, 0, False),  # its number is that of another process by now
+        (2**22 + 1, None, None, 0, False),  # there is no such process
+        (1, None, "elsewhere", 5, True),
+        (1, None, "elsewhere", 1000, False),
     ],
 )
-def test_one_client_at_a_time(tmp_path, process, host, age, refused, monkeypatch):
-    import socket
-    import time
-
+def test_one_client_at_a_time(tmp_path, process, start, host, age, refused):
     begin(tmp_path).__exit__()
     client = {"host": host or socket.gethostname(), "process": process, "time": time.time() - age}
+    if start is not None:
+        client["start"] = start
     with sqlite3.connect(tmp_path / FILE) as file:
         file.execute("INSERT OR REPLACE INTO facts VALUES ('client', ?)", [json.dumps(client)])
     file.close()
@@ -104,6 +108,21 @@ def test_one_client_at_a_time(tmp_path, process, host, age, refused, monkeypatch
             Table(tmp_path)
     else:
         begin(tmp_path).__exit__()
+
+
+def test_a_client_that_runs_is_known_by_its_start(tmp_path):
+    script = (
+        "import sys; from pathlib import Path; from ct_dip.batch.table import Table\n"
+        "with Table(Path(sys.argv[1])): print('claimed', flush=True); sys.stdin.read()"
+    )
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", script, tmp_path], **pipes) as client:
+        assert client.stdout.readline() == b"claimed\n"
+        with pytest.raises(InputError, match=f"process {client.pid} on .* works on"):
+            Table(tmp_path)
+        client.stdin.close()
+        client.wait()
+    begin(tmp_path).__exit__()
 
 
 def test_a_folder_without_a_table_is_refused(tmp_path):
