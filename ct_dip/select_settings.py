@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ct_dip.compare_methods import compare
 from ct_dip.config import RunConfig
 from ct_dip.data.method_table import EVIDENCE, HELDOUT, MethodTable
@@ -60,18 +62,32 @@ def configurations(
 
 def grid(over: Mapping[str, Sequence[Any]]) -> list[list[str]]:
     """Every combination of values, each as a list of ``section.key=value``."""
-    if not over or not all(len(values) for values in over.values()):
+    texts = {name: [_text(name, value) for value in _listed(name, values)] for name, values in over.items()}
+    if not texts or not all(texts.values()):
         raise InputError("there is nothing to select from; give values, for example dip.strength=0.1,0.3,0.8")
-    for name, values in over.items():
-        if len({json.dumps(value) for value in values}) < len(values):
+    for name, values in texts.items():
+        if len(set(values)) < len(values):
             raise InputError(f"{name} has a value twice; drop one of them")
-    combinations = list(itertools.product(*over.values()))
+    combinations = list(itertools.product(*texts.values()))
     if len(combinations) > _MOST:
         raise InputError(f"{len(combinations)} combinations are more than {_MOST}; give fewer values")
-    return [
-        [f"{name}={json.dumps(value)}" for name, value in zip(over, values, strict=True)]
-        for values in combinations
-    ]
+    return [[f"{name}={value}" for name, value in zip(texts, values, strict=True)] for values in combinations]
+
+
+def _listed(name: str, values: Any) -> list[Any]:
+    """Return the values to try, refusing one that is no sequence, or text, whose letters would be tried."""
+    if isinstance(values, str) or not isinstance(values, Sequence | np.ndarray):
+        raise InputError(f"{name}: {values!r} is one value, expected several; write [{values!r}, …]")
+    return list(values)
+
+
+def _text(name: str, value: Any) -> str:
+    try:
+        return json.dumps(value.tolist() if isinstance(value, np.generic | np.ndarray) else value)
+    except TypeError as error:
+        raise InputError(
+            f"{name}: {value} is a {type(value).__name__}, expected a number, a word or a list of them"
+        ) from error
 
 
 def read_over(text: str) -> tuple[str, list[Any]]:

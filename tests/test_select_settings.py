@@ -1,5 +1,8 @@
 """`select` and ``ct-dip select``: combinations, and what evidence and held-out views choose among them."""
 
+import datetime
+
+import numpy as np
 import pytest
 
 import ct_dip
@@ -30,6 +33,25 @@ def test_every_combination_is_tried_once():
     for wrong in ({}, {"dip.strength": []}, {"dip.strength": [1, 1]}, {"dip.seed": list(range(201))}):
         with pytest.raises(InputError):
             grid(wrong)
+
+
+def test_numbers_of_numpy_are_values():
+    over = {"dip.strength": np.array([0.5, 0.25], np.float32), "dip.seed": [np.int64(3)]}
+    assert grid(over) == [["dip.strength=0.5", "dip.seed=3"], ["dip.strength=0.25", "dip.seed=3"]]
+    assert grid({"dip.channels": np.array([[8, 8]])}) == [["dip.channels=[8, 8]"]]
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ("14", r"tv\.strength: '14' is one value, expected several; write \['14', …\]"),
+        (0.3, r"tv\.strength: 0\.3 is one value"),
+        ([datetime.date(2020, 1, 1)], r"tv\.strength: 2020-01-01 is a date, expected a number"),
+    ],
+)
+def test_what_cannot_be_a_value_is_named(values, text):
+    with pytest.raises(InputError, match=text):
+        grid({"tv.strength": values})
 
 
 def test_values_are_read_as_yaml():
@@ -85,7 +107,12 @@ def test_strengths_are_fitted_as_one_batch(method, column, tmp_path, monkeypatch
 def test_wrong_input_is_refused_before_anything_runs(tmp_path, capsys):
     write_scan(SCAN, tmp_path / "scan.h5")
     twice = ["--over", "tv.strength=1,2", "--over", "tv.strength=3"]
-    for words in (["--over", "tv.strength"], twice, ["--over", "tv.size=1,2"]):
+    for words in (
+        ["--over", "tv.strength"],
+        twice,
+        ["--over", "tv.size=1,2"],
+        ["--over", "tv.strength=2020-01-01"],
+    ):
         arguments = ["select", str(tmp_path / "scan.h5"), "--method", "tv", "--out", str(tmp_path / "new")]
         assert main([*arguments, *words]) == 2
         assert len(capsys.readouterr().err.strip().splitlines()) == 1
