@@ -51,14 +51,22 @@ def write_bytes(path: str | Path, content: bytes) -> None:
 
 
 def check_writable(path: str | Path) -> None:
-    """Raise `OutputError` now rather than after an hour of work that could not be saved."""
+    """Raise `OutputError` now rather than after an hour of work that could not be saved.
+
+    Folders that are not there yet are made, and removed again.
+    """
     path = Path(path)
+    new_folders = [folder for folder in path.parents if not folder.exists()]
     try:
         with atomic_path(path) as temporary:
             temporary.touch()
             raise _Writable
     except _Writable:
         pass
+    finally:
+        for folder in new_folders:
+            with contextlib.suppress(OSError):  # not made, or filled by somebody else by now
+                folder.rmdir()
 
 
 class _Writable(Exception):  # noqa: N818  not an error: leaves `atomic_path` before its rename

@@ -61,8 +61,8 @@ def test_a_reader_never_sees_half_a_file(tmp_path):
 
 
 def test_writability_is_known_beforehand(tmp_path):
-    check_writable(tmp_path / "new" / "file")
-    assert not list((tmp_path / "new").iterdir())
+    check_writable(tmp_path / "new" / "deep" / "file")
+    assert not list(tmp_path.iterdir())
     (tmp_path / "file").touch()
     with pytest.raises(OutputError, match="cannot write"):
         check_writable(tmp_path / "file" / "below")

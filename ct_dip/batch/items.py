@@ -46,5 +46,6 @@ def _range(text: str, count: int) -> list[int]:
         )
     first, stop, step = (int(word) if word else None for word in match.groups())
     if stop is not None and stop > count:
-        raise InputError(f"--items {text}: the dataset has {count} items; write {first or 0}:{count}")
+        fitting = f"{first or 0}:{count}" if (first or 0) < count else f"0:{count}"
+        raise InputError(f"--items {text}: the dataset has {count} items; write {fitting}")
     return list(range(count))[first:stop:step]

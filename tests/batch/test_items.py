@@ -25,6 +25,7 @@ def test_items_are_read(given, expected):
     ("given", "text"),
     [
         ("0:13", "the dataset has 12 items; write 0:12"),
+        ("15:19", "the dataset has 12 items; write 0:12"),
         ("12", "12 is not one of the dataset's items, 0 to 11"),
         ("-1", "'-1' are no items"),
         ("a:b", "write for example 0:100"),
