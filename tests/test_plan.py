@@ -64,8 +64,9 @@ def test_advice_names_method_dip_only_where_that_fits():
 def test_every_stage_of_a_run_is_in_its_plan_with_a_time():
     """Also the choice of settings, the error bars, and the second run without some views."""
     scan = dataclasses.replace(make(12), ground_truth=None)
-    for method in ("tv", "tv-gauss", "matern-gp"):
-        config = load_config(method=method)
+    few = ["tv_langevin.draws=5", "tv_langevin.burn_in=5"]
+    for method, settings in (("tv", ()), ("tv-gauss", ()), ("matern-gp", ()), ("tv-langevin", few)):
+        config = load_config(method=method, settings=settings)
         plan = plan_run(scan, config, budget=2**34, measure=True)
         assert all(stage.seconds is not None for stage in plan.stages)
         assert list(reconstruct(scan, config).seconds) == [stage.name for stage in plan.stages]

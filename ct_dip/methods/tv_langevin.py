@@ -14,7 +14,7 @@ from ct_dip.image_space.problem import pixel_problem
 from ct_dip.image_space.skrock import SkRock
 from ct_dip.image_space.smoothed_tv import SmoothedTv
 from ct_dip.method import Job, Method
-from ct_dip.methods.tv import TvConfig, solve_tv
+from ct_dip.methods.tv import TvConfig, plan_tv, solve_tv, tv_seconds
 from ct_dip.operators.ray import RayTransform
 from ct_dip.run_plan import Plan, time_of
 
@@ -65,18 +65,20 @@ class TvLangevin(Method[TvLangevinRun]):
         """Keep all draws in memory, with a copy for their statistics."""
         settings = config.tv_langevin
         work = 4 * _ARRAYS * settings.chains * (start.pixels + start.measurements)
-        plan = start.with_stage("total variation")
-        return plan.with_stage(STAGE, work + 4 * 4 * settings.chains * settings.draws * start.pixels)
+        return plan_tv(config.tv, start).with_stage(
+            STAGE, work + 4 * 4 * settings.chains * settings.draws * start.pixels
+        )
 
     def seconds(
         self, scan: Scan, config: TvLangevinRun, plan: Plan, transform: RayTransform
     ) -> dict[str, float]:
-        """Time one projection and back-projection of all chains."""
+        """Time total variation, and one projection and back-projection of all chains."""
         settings = config.tv_langevin
         images = torch.zeros(settings.chains, *scan.geometry.domain_shape)
         gradients = (settings.burn_in + settings.draws) * settings.steps * settings.stages
         # The differences take half as long as the projections.
-        return {STAGE: gradients * 1.5 * time_of(lambda: transform.T(transform(images)))}
+        seconds = gradients * 1.5 * time_of(lambda: transform.T(transform(images)))
+        return tv_seconds(config.tv, transform) | {STAGE: seconds}
 
     def run(self, job: Job[TvLangevinRun]) -> Prediction:
         """Start at the TV image, and follow the stabilised Langevin equation."""
@@ -101,7 +103,6 @@ class TvLangevin(Method[TvLangevinRun]):
             draws, problem.unit, samples=settings.samples, quantities={"potential": potentials}
         )
         facts = {
-            "iterations": solution.iterations,
             "step": step.step,
             "burn_in": settings.burn_in,
             "smoothing": density.smoothing,
@@ -109,7 +110,7 @@ class TvLangevin(Method[TvLangevinRun]):
         }
         return dataclasses.replace(
             found,
-            diagnostics=diagnostics | found.diagnostics | facts,
+            diagnostics=diagnostics | solution.diagnostics | found.diagnostics | facts,
             images={"tv": solution.image.cpu().numpy()},
             settings={"tv": {"strength": strength}},
         )

@@ -60,6 +60,13 @@ def test_few_draws_are_warned_of(predictions):
     assert any("effective samples" in warning for warning in found.warnings)
 
 
+@pytest.mark.parametrize("name", ["tv-gauss", "tv-langevin"])
+def test_total_variation_that_did_not_converge_is_told(name):
+    config = load_config(method=name, settings=["tv.max_iterations=2", "tv.strength=0.5"])
+    found = ct_dip.reconstruct(SCAN, config)
+    assert any("Total variation stopped after 2 iterations" in warning for warning in found.warnings)
+
+
 def test_units_do_not_matter():
     """A scan in which everything is fifty times as large has an image that is."""
     large = dataclasses.replace(
