@@ -47,6 +47,7 @@ def evaluate(
     part: str | None = None,
     views: int | None = None,
     bin: int = 1,
+    side: int | None = None,
     config: str | Path | None = None,
     settings: Sequence[str] = (),
     workers: int | None = None,
@@ -69,7 +70,8 @@ def evaluate(
     same call continues it; results do not depend on the number of workers, nor on where they run.
 
     Args:
-        dataset: what `ct_dip.open_dataset` takes, with ``part``, ``views`` and ``bin``; or a `Dataset`.
+        dataset: what `ct_dip.open_dataset` takes, with ``part``, ``views``, ``bin`` and ``side``; or a
+            `Dataset`.
         methods: names or configurations, one per method; ``config``, ``settings`` and ``options`` as in
             `ct_dip.compare`.
         items: as ``"0:100"`` or a list of numbers; ``None``: all.
@@ -90,10 +92,10 @@ def evaluate(
     """
     folder, progress = Path(out), progress or Progress()
     if isinstance(dataset, Dataset):
-        if part is not None or views is not None or bin != 1:
-            raise InputError("part, views and bin belong to a path; open the dataset with them")
+        if part is not None or views is not None or bin != 1 or side is not None:
+            raise InputError("part, views, bin and side belong to a path; open the dataset with them")
     else:
-        dataset = open_dataset(dataset, part=part, views=views, bin=bin)
+        dataset = open_dataset(dataset, part=part, views=views, bin=bin, side=side)
     numbers = parse_items(items, len(dataset))
     if submission:
         _check_submission(dataset, numbers, light)

@@ -48,6 +48,10 @@ def evaluate(
     bin: Annotated[
         int, typer.Option(help="Combine this many neighbouring detector bins into one.", min=1)
     ] = 1,
+    size: Annotated[
+        int | None,
+        typer.Option(help="Number of pixels a side of 2DeteCT's images. Default: 1024.", min=2),
+    ] = None,
     preset: Preset = None,
     config: MethodsConfig = None,
     set_: Settings = None,
@@ -115,6 +119,7 @@ def evaluate(
             part=part,
             views=views,
             bin=bin,
+            side=size,
             config=config,
             settings=[*(set_ or ()), *(["check=views"] if heldout else [])],
             workers=workers,

@@ -73,6 +73,8 @@ def test_a_run_that_has_hardly_begun_has_a_page(folder, capsys):
         ("evaluate scans --methods fbp --out out --slurm jobs=2", "--slurm needs a partition"),
         ("evaluate scans --methods fbp --out out --submission", "--submission is for LoDoPaB's challenge"),
         ("evaluate scans --methods fbp --out out --views 99 --workers 0", "99 were asked for"),
+        ("evaluate scans --methods fbp --out out --size 64", "images of its own size, but 64 pixels a side"),
+        ("evaluate scans/s0.h5 scans/s1.h5 --methods fbp --out out --size 64", "side belong to a folder"),
         ("evaluate scans --methods tv --out out --set tv.strenth=1", "did you mean 'strength'?"),
         ("report scans", "scans holds no evaluation"),
         ("report out --out page.html", "written into the folder"),

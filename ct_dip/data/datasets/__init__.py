@@ -56,7 +56,9 @@ def open_dataset(
     if is_two_detect(names):
         return TwoDetect(path, part or "mode2", side=SIDE if side is None else side, **subsets)
     if side is not None:
-        raise InputError(f"{path} has images of its own size, but side {side} was asked for; drop it")
+        raise InputError(
+            f"{path} has images of its own size, but {side} pixels a side were asked for; drop it"
+        )
     if is_lodopab(names):
         return LoDoPaB(path, part, **subsets)
     if part is not None:

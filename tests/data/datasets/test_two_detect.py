@@ -7,7 +7,9 @@ import pytest
 import tifffile
 import torch
 
+from ct_dip.cli import main
 from ct_dip.data.datasets import open_dataset
+from ct_dip.data.result_file import read_result
 from ct_dip.errors import InputError, ScanError
 
 VIEWS, COLUMNS = 3601, 1912
@@ -63,6 +65,12 @@ def test_early_slices_have_the_authors_shift(folder):
     assert late.source_origin + late.origin_detector == pytest.approx(529.000488)
     assert late.volume.size[0] == pytest.approx(956 * 0.1496 * 431.019989 / 529.000488)
     assert late.domain_shape == (64, 64)
+
+
+def test_the_size_of_images_is_an_option_of_evaluate(folder, tmp_path):
+    command = ["evaluate", str(folder), "--methods", "fbp", "--items", "0", "--views", "12", "--bin", "4"]
+    assert main([*command, "--size", "32", "--workers", "0", "--out", str(tmp_path)]) == 0
+    assert read_result(tmp_path / "items/slice00002_mode2/fbp.h5").mean.shape == (32, 32)
 
 
 @pytest.mark.parametrize(
