@@ -30,6 +30,7 @@ MEANINGS = {
     "log_complement": "log variance of what the network cannot draw, relative to its own scale",
     "log_g": "log of the factor g of the g-prior",
     "log_length": "log distance over which the taps of a filter are correlated, in taps",
+    "log_marginal_likelihood": "log marginal likelihood given the weights without error bars, in nats",
     "log_noise": "log noise variance relative to the stated one; 0 is as stated",
     "log_scale": "log factor on all prior variances of the weights; 0 is the size of the fitted weights",
     "log_variance": "log prior variance of the weights",

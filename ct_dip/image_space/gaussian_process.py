@@ -41,7 +41,7 @@ class GpHyperparameters:
         length: ℓ, pixels.
         amplitude: a, units of the noise.
         noise: s, relative to the stated noise.
-        evidence: log p(r), nats.
+        evidence: log p(r), nats, of the whitened sinogram.
         at_bound: whether ℓ or ρ ended at the end of its range.
     """
 

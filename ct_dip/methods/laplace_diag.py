@@ -90,9 +90,12 @@ class LaplaceDiag(FittedNetwork, Method[LaplaceRun]):
                 mean=linearised.jacobian.image,
                 seed=config.seed,
             )
+        count = sum(len(block.index) for block in blocks)
+        # Of some weights it is given the others, which were fitted to the same sinogram.
+        kind = "evidence" if count == len(linearised.jacobian.weights) else "log_marginal_likelihood"
         diagnostics |= {
-            "log_marginal_likelihood": log_marginal_likelihood(linearised, blocks),
-            "weights_in_posterior": sum(len(block.index) for block in blocks),
+            kind: log_marginal_likelihood(linearised, blocks),
+            "weights_in_posterior": count,
             "effective_weights": sum(float((b.eigenvalues * b.variances()).sum()) for b in blocks),
         }
         return dataclasses.replace(

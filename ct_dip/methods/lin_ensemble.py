@@ -109,6 +109,7 @@ def _mixture(parts: list[Prediction], samples: int, diagnostics: dict[str, Any])
         name: math.sqrt(np.mean([part.diagnostics[name] ** 2 for part in parts]))
         for name in ("sigma_y", "sigma_y_stated")
     }
+    evidences = [part.diagnostics["evidence"] for part in parts]
     return Prediction(
         mean=np.mean([part.mean for part in parts], axis=0),
         std=np.sqrt(np.mean(variances, axis=0) + np.var([part.mean for part in parts], axis=0)),
@@ -118,7 +119,10 @@ def _mixture(parts: list[Prediction], samples: int, diagnostics: dict[str, Any])
         diagnostics=first.diagnostics
         | diagnostics
         | noise
-        | {"member_evidences": [part.diagnostics["evidence"] for part in parts]},
+        | {
+            "evidence": float(np.logaddexp.reduce(evidences)) - math.log(len(parts)),  # log of the mean
+            "member_evidences": evidences,
+        },
         traces=first.traces,
         settings=first.settings,
     )

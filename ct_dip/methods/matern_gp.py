@@ -81,7 +81,7 @@ class MaternGp(Method[MaternGpRun]):
         diagnostics |= {
             "length_mm": chosen.length * job.scan.geometry.volume.pixel_size,
             "amplitude": chosen.amplitude * problem.unit,
-            "evidence": chosen.evidence,
+            "evidence": chosen.evidence - 0.5 * float(variance.double().log().sum()),  # of y, not of y/σ
             "evidence_evaluations": chosen.evaluations,
             "sigma_y": typical * chosen.noise,
             "sigma_y_stated": typical,

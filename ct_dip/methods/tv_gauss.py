@@ -56,7 +56,8 @@ class TvGauss(Method[TvGaussRun]):
     The half-quadratic majorant of λ TV at f is that Gaussian prior with s = 1; a Laplace distribution is a
     mixture of such Gaussians. s and the noise precision l are those of the largest evidence, given W. The
     Gaussian's own mean is f only for s = l = 1; f is shown, as it was the better image by 0.7 to 3.7 dB on
-    four scans of `benchmarks/object_list.py` to choose on.
+    four scans of `benchmarks/object_list.py` to choose on. That evidence is not reported: W is made from the
+    sinogram itself, and the prior of the mean of the image is improper.
     """
 
     name = "tv-gauss"

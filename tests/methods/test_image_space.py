@@ -79,6 +79,9 @@ def test_units_do_not_matter():
         small, big = (ct_dip.reconstruct(scan, method=name, check="none") for scan in (SCAN, large))
         np.testing.assert_allclose(big.std, 50 * small.std, rtol=0.02)
         assert np.abs(big.mean - 50 * small.mean).max() < 5 * small.std.max()
+        if name == "matern-gp":  # a density per unit of the sinogram
+            shift = big.diagnostics["evidence"] - small.diagnostics["evidence"]
+            assert shift == pytest.approx(-SCAN.sinogram.size * np.log(50), abs=0.1)
 
 
 def test_samples_and_matrices_have_the_same_error_bars(predictions, monkeypatch):

@@ -47,6 +47,12 @@ def test_fewer_weights_are_less_uncertain(found):
         assert 0 < diagnostics["effective_weights"] < diagnostics["weights_in_posterior"]
 
 
+def test_evidence_is_of_all_weights_or_has_another_name(found):
+    for name in FAMILY:
+        keys = {"evidence", "log_marginal_likelihood"} & found[name].diagnostics.keys()
+        assert keys == {"evidence" if name in FAMILY[:2] else "log_marginal_likelihood"}
+
+
 def test_settings_repeat_a_result_and_plans_know_the_passes(scan):
     first = ct_dip.reconstruct(scan, method="laplace-subnetwork", weights=20, samples=10, rows=30, **QUICK)
     again = ct_dip.reconstruct(scan, **first.settings)

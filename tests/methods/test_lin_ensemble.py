@@ -35,6 +35,9 @@ def test_mean_and_covariance_are_those_of_the_mixture(members):
     np.testing.assert_allclose(found.std, np.sqrt(variance), rtol=0.05)
     assert (found.std**2 >= 0.9 * (stds**2).mean(axis=0)).all()
     assert len(found.samples) == 90
+    evidences = np.array(found.diagnostics["member_evidences"])
+    likelihood = np.exp(evidences - evidences.max()).mean()  # of the mixture, relative to its best member
+    assert found.diagnostics["evidence"] == pytest.approx(np.log(likelihood) + evidences.max())
     spread = np.mean((found.samples - found.mean) ** 2, axis=0)
     assert np.mean(spread / found.std**2) == pytest.approx(1, abs=0.15)  # 90 samples of 30 pixels
     again = ct_dip.reconstruct(SCAN, **found.settings)
