@@ -29,7 +29,7 @@ from ct_dip.data.result_file import read_result
 from ct_dip.data.scan import Scan
 from ct_dip.errors import InputError, MemoryBudgetError
 from ct_dip.files import check_writable
-from ct_dip.pipeline import versions
+from ct_dip.pipeline import plan_run, versions
 from ct_dip.progress import Progress
 from ct_dip.run_together import batch_size
 from ct_dip.text import counted
@@ -68,6 +68,7 @@ def evaluate(
     The folder ``out`` has the table of record (`ct_dip.batch.table`), result files, and all scores as CSV and
     Parquet. An item that fails has a row that says why, and does not stop the run. After any interruption the
     same call continues it; results do not depend on the number of workers, nor on where they run.
+    It may have more items or methods than before.
 
     Args:
         dataset: what `ct_dip.open_dataset` takes, with ``part``, ``views``, ``bin`` and ``side``; or a
@@ -114,7 +115,8 @@ def evaluate(
         labels = {item: dataset.label(item) for item in numbers}
         most = -(-len(numbers) // _FEWEST_UNITS)
         units = {n: min(most, batch_size(first, c, share.item_bytes)) for n, c in configs.items()}
-        facts = _facts(dataset, numbers, labels, configs, share, light) | {"units": units}
+        units |= table.fact("units") or {}
+        facts = _facts(dataset, configs, share, light) | {"units": units}
         table.begin(facts, labels, list(configs))
         _check_unchanged(dataset, folder)
         if retry_failed:
@@ -252,6 +254,14 @@ def _share(
         share = dataclasses.replace(share, threads=threads or known[0])
     if known[1] is not None:
         share = dataclasses.replace(share, item_bytes=known[1])
+        for config in configs.values():  # a method may be new
+            plan = plan_run(scan, config.resolved(scan.geometry.domain_shape), budget=share.item_bytes)
+            if plan.bytes > share.item_bytes:
+                needed, each = map(memory.format_bytes, (plan.bytes, share.item_bytes))
+                raise MemoryBudgetError(
+                    f"method {plan.method} needs {needed}, and {table.folder} was begun with {each} for an "
+                    "item; give another --out"
+                )
     if place.slurm is not None:
         fits = min(cores // share.threads, budget // (share.item_bytes + PROCESS_BYTES))
         return dataclasses.replace(share, workers=max(1, min(share.workers, fits)))
@@ -267,22 +277,12 @@ def _share(
     return dataclasses.replace(share, workers=place.workers)
 
 
-def _facts(
-    dataset: Dataset,
-    numbers: Sequence[int],
-    labels: Mapping[int, str],
-    configs: Mapping[str, RunConfig],
-    share: Share,
-    light: bool,
-) -> dict[str, Any]:
-    """Everything that decides the results, for the table of record."""
-    names = hashlib.sha256("\n".join(labels[item] for item in numbers).encode()).hexdigest()[:16]
+def _facts(dataset: Dataset, configs: Mapping[str, RunConfig], share: Share, light: bool) -> dict[str, Any]:
+    """Everything that decides the results of an item, for the table of record."""
     return {
         "dataset": dataset.describe(),
         "views": dataset.views,
         "bin": dataset.bin,
-        "items": list(numbers),
-        "labels": names,
         "methods": {name: each.model_dump(mode="json") for name, each in configs.items()},
         "light": light,
         "threads": share.threads,

@@ -20,6 +20,7 @@ from ct_dip.errors import InputError
 from ct_dip.text import shortened
 
 FILE = "run.sqlite"
+_BY_METHOD = ("methods", "units")  # facts that have a value for every method
 State = Literal["pending", "running", "done", "failed"]
 _BEAT_SECONDS = 10.0  # between two signs of life
 _DEAD_SECONDS = 90.0  # without one, after which a client on another machine is taken for gone
@@ -91,17 +92,18 @@ class Table:
     def begin(self, facts: Mapping[str, Any], items: Mapping[int, str], methods: Sequence[str]) -> None:
         """Enter what is to be done, or check that it is what this table was begun with.
 
-        A table that has no finished row yet binds nobody: it is begun anew.
+        A table that has no finished row yet binds nobody: it is begun anew. Items and methods may be added,
+        not left out.
 
         Args:
-            facts: everything that decides the results.
+            facts: everything that decides the results; ``methods`` and ``units`` by method.
             items: labels by number.
 
         Raises:
             InputError: the table belongs to another evaluation; names the first difference.
         """
-        for name in facts if self._binds() else ():
-            _compare(name, self.fact(name), facts[name], self.folder)
+        if self._binds():
+            self._check(facts, items, methods)
         with self._file:
             if not self._binds():
                 self._file.execute("DELETE FROM rows")
@@ -114,6 +116,21 @@ class Table:
                 [(item, method, label) for item, label in items.items() for method in methods],
             )
             self._file.execute("UPDATE rows SET state = 'pending' WHERE state = 'running'")
+
+    def _check(self, facts: Mapping[str, Any], items: Mapping[int, str], methods: Sequence[str]) -> None:
+        for name, now in facts.items():
+            before = self.fact(name)
+            if name in _BY_METHOD:  # of methods that were added there is nothing to compare
+                before, now = ({m: known[m] for m in before.keys() & now.keys()} for known in (before, now))
+            _compare(name, before, now, self.folder)
+        rows = self._file.execute("SELECT item, method, label FROM rows ORDER BY item, rowid").fetchall()
+        for item, method, label in rows:
+            if item not in items or method not in methods:
+                raise InputError(
+                    f"{self.folder} was begun with {method} on item {item}, {label}, too; give all items and "
+                    "methods that it has, and others if you like, or another --out"
+                )
+            _compare(f"the label of item {item}", label, items[item], self.folder)
 
     def fact(self, name: str) -> Any:
         """Return what the table was begun with; ``None`` if nothing is finished yet."""

@@ -24,7 +24,7 @@ from ct_dip.batch import clusters
 from ct_dip.batch.shares import PROCESS_BYTES
 from ct_dip.batch.table import read_facts, read_rows
 from ct_dip.data.scan_file import write_scan
-from ct_dip.errors import CtDipError, InputError
+from ct_dip.errors import CtDipError, InputError, MemoryBudgetError
 from tests.batch.gated import Gated
 
 ITEMS, OPEN = 12, 5  # scans, and those before the gate
@@ -242,10 +242,30 @@ def test_scores_are_written_as_csv_and_parquet(serial):
 def test_other_settings_are_refused_with_the_difference(scans, serial):
     with pytest.raises(InputError, match=r"begun with methods\.tv\.tv\.strength 0\.5, not 0\.7"):
         run(scans, serial, settings=["tv.strength=0.7", *SETTINGS[1:]], workers=0)
-    with pytest.raises(InputError, match=r"begun with items \[0, 1, .*, not \[0, 1, 2\]"):
+    with pytest.raises(InputError, match=r"begun with fbp on item 3, s03, too; give all items and methods"):
         run(scans, serial, items="0:3", workers=0)
-    assert set(read_facts(serial)) >= {"dataset", "items", "methods", "versions", "threads"}
+    assert set(read_facts(serial)) >= {"dataset", "methods", "versions", "threads"}
     assert read_facts(serial)["units"] == {"fbp": 1, "tv": 1, "dip": 3}
+
+
+def test_items_and_methods_can_be_added(scans, tmp_path):
+    usual = {"settings": SETTINGS[1:], "workers": 0, "light": True, "memory_budget": "3G", "out": tmp_path}
+    ct_dip.evaluate(Gated(scans), ["dip"], items="0:2", **usual)
+    rows = ct_dip.evaluate(Gated(scans), ["dip", "fbp"], items="0:12", **usual)
+    assert len(rows) == 2 * ITEMS
+    assert {row.finished for row in rows} == {1}
+    assert read_facts(tmp_path)["units"] == {"dip": 1, "fbp": 1}  # as it was begun with
+    with pytest.raises(InputError, match=r"begun with fbp on item 0"):
+        ct_dip.evaluate(Gated(scans), ["dip"], items="0:12", **usual)
+
+
+def test_a_method_that_does_not_fit_what_an_item_may_take_is_not_added(scans, tmp_path):
+    usual = {"workers": 0, "light": True, "out": tmp_path, "items": [0]}
+    ct_dip.evaluate(Gated(scans), ["fbp"], memory_budget=PROCESS_BYTES + 2**18, **usual)
+    with pytest.raises(
+        MemoryBudgetError, match=r"method dip needs .*, and .* was begun with .* another --out"
+    ):
+        ct_dip.evaluate(Gated(scans), ["fbp", "dip"], memory_budget="3G", **usual)
 
 
 def test_other_data_under_the_same_names_are_refused(scans, tmp_path):

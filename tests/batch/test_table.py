@@ -73,6 +73,22 @@ def test_another_evaluation_is_refused_with_the_first_difference(tmp_path):
             table.begin(FACTS | {"methods": {"tv": {}}}, ITEMS, ["fbp", "tv"])
         with pytest.raises(InputError, match="begun with light null, not true"):
             table.begin(FACTS | {"light": True}, ITEMS, ["fbp", "tv"])
+        with pytest.raises(InputError, match="begun with fbp on item 4, four, too; give all"):
+            table.begin(FACTS, ITEMS, ["tv"])
+        with pytest.raises(InputError, match="begun with fbp on item 9, nine, too; give all"):
+            table.begin(FACTS, {4: "four", 7: "seven"}, ["fbp", "tv"])
+        with pytest.raises(InputError, match='begun with the label of item 9 "nine", not "neun"'):
+            table.begin(FACTS, ITEMS | {9: "neun"}, ["fbp", "tv"])
+
+
+def test_items_and_methods_can_be_added(tmp_path):
+    with begin(tmp_path) as table:
+        table.record([row(4, "fbp")])
+    facts = {"dataset": "three scans", "methods": {"tv": {"strength": 0.5}, "cgls": {}}}
+    with Table(tmp_path) as table:
+        table.begin(facts, ITEMS | {5: "five"}, ["fbp", "tv", "cgls"])
+        assert len(table.pairs("pending")) == 4 * 3 - 1
+    assert read_facts(tmp_path) == facts
 
 
 def test_a_table_without_a_finished_row_binds_nobody(tmp_path):
