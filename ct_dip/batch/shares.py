@@ -52,9 +52,10 @@ def share_for(scan: Scan, configs: Iterable[RunConfig], *, cores: int, budget: i
                 )
     hungriest = max(plans, key=lambda plan: plan.bytes)
     item, process, all_ = map(memory.format_bytes, (hungriest.bytes, PROCESS_BYTES, budget))
+    advice = f"{hungriest.advice}, or " if budget > PROCESS_BYTES else ""
     raise MemoryBudgetError(
         f"method {hungriest.method} needs {item} for an item, beside {process} for its process; the memory "
-        f"budget is {all_}; {hungriest.advice}, or raise the budget (--budget-memory, CT_DIP_MEMORY; with "
+        f"budget is {all_}; {advice}raise the budget (--budget-memory, CT_DIP_MEMORY; with "
         "--slurm its memory)"
     )
 
