@@ -10,7 +10,10 @@ With samples ``x_k``, k = 1…n, and the region's pixels R,
 since the mean of a region is linear in the image, hence Gaussian as the posterior is. Student's rather than
 the normal distribution accounts for the s that was sampled: over repetitions of the sampling the interval has
 its nominal probability, however few samples there are. The area above a threshold is a count, far from
-Gaussian; its mean and quantiles are those of the samples, at ranks p(n + 1) for the same reason.
+Gaussian; its mean and quantiles are those of the samples, at ranks p(n + 1) for the same reason. A threshold
+close to a plateau biases it: pixels whose error bars reach across the threshold are below it in many samples,
+each on its own, so their sum loses area in every sample and has a tight interval around the wrong place. Then
+the area of the image itself is outside of the interval, which a note says.
 
 All of this is as good as the posterior itself, which knows too little about errors that many pixels share:
 `CAVEAT` says what was found.
@@ -27,6 +30,7 @@ from scipy.special import stdtr, stdtrit
 
 from ct_dip.arrays import Bools, Floats
 from ct_dip.data.mask_file import read_mask
+from ct_dip.data.pixel_distribution import GAUSSIAN
 from ct_dip.data.result_file import AnyResult, load_result
 from ct_dip.errors import InputError, MissingPartError
 from ct_dip.geometry import Volume
@@ -70,8 +74,10 @@ class RegionReport:
         samples: that the answers are made from.
         level: probability of the intervals.
         attenuation: the region's mean, 1/mm.
-        above: threshold, 1/mm; the next three are ``None`` without one.
+        above: threshold, 1/mm; the next five are ``None`` without one.
         area_above: area of the region's pixels above the threshold, mm².
+        image_area_above: the same area of the image shown.
+        undecided: share of the region's pixels whose 95 % error bars hold the threshold.
         probability_above: that the region's *mean* is above the threshold.
         probability_error: Monte-Carlo standard error of that.
         notes: what a reader of the numbers should know, a sentence each.
@@ -84,6 +90,8 @@ class RegionReport:
     attenuation: Estimate
     above: float | None = None
     area_above: Estimate | None = None
+    image_area_above: float | None = None
+    undecided: float | None = None
     probability_above: float | None = None
     probability_error: float | None = None
     notes: tuple[str, ...] = ()
@@ -92,6 +100,13 @@ class RegionReport:
     def enough_samples(self) -> bool:
         """Whether a quantile of the samples is inside of their range, rather than at its end."""
         return (self.samples + 1) * (1 - self.level) / 2 >= 1
+
+    @property
+    def biased_area(self) -> bool:
+        """Whether the area of the image shown is outside of the interval of the area."""
+        if self.area_above is None or self.image_area_above is None:
+            return False
+        return not self.area_above.low <= self.image_area_above <= self.area_above.high
 
     def summary(self) -> dict[str, str]:
         """Return the answers in words, by name."""
@@ -102,8 +117,9 @@ class RegionReport:
         if self.area_above is not None:
             lines[f"P(mean > {self.above:g} /mm)"] = self._probability()
             lines[f"area above {self.above:g} /mm"] = _interval(self.area_above, self.level)
+            lines["area of the image shown"] = f"{self.image_area_above:.4g} mm²"
         lines["posterior samples"] = (
-            f"{self.samples}; with other ones, the ends of the mean's interval would move by about "
+            f"{self.samples}; another set of samples would move the ends of the mean's interval by about "
             f"{self.attenuation.interval_sampling_error:.1g} /mm"
         )
         return lines
@@ -181,6 +197,12 @@ def _notes(report: RegionReport, roi: Roi | None, half: tuple[float, float]) -> 
             f"{report.samples} samples are few for a level of {report.level:g}: "
             "the interval of the area is their range"
         )
+    if report.biased_area:
+        share = 100 * (report.undecided or 0.0)
+        yield (
+            f"the threshold is within the error bars of {share:.0f} % of the region: this area is biased and "
+            "its interval too narrow"
+        )
     if report.pixels > 1:
         yield CAVEAT
 
@@ -255,8 +277,12 @@ def query_region(
     inside = samples[:, mask].astype(np.float64)  # (n, pixels)
     center = float(mean[mask].mean(dtype=np.float64))
     attenuation = _gaussian(inside.mean(axis=1), center, level)
-    area_above = probability = error = None
+    area_above = image_area = undecided = probability = error = None
     if above is not None:
+        image = mean[mask].astype(np.float64)
+        image_area = float((image > above).sum()) * pixel_size**2
+        spread = np.sqrt(np.mean((inside - image) ** 2, axis=0))
+        undecided = float(np.mean(np.abs(image - above) <= GAUSSIAN.reach(0.95) * spread))
         area_above = _empirical((inside > above).sum(axis=1) * pixel_size**2, level)
         probability, error = _exceedance(attenuation, above, len(samples))
     return RegionReport(
@@ -267,6 +293,8 @@ def query_region(
         attenuation=attenuation,
         above=above,
         area_above=area_above,
+        image_area_above=image_area,
+        undecided=undecided,
         probability_above=probability,
         probability_error=error,
     )

@@ -100,6 +100,7 @@
     const above = (values, start) =>
       step * step * pixels.reduce((count, i) => count + (values[start + i] > threshold), 0);
     const answers = { mean: average(mean, 0), area: above(mean, 0) };
+    answers.imageArea = answers.area;
     if (samples) {
       const starts = Array.from({ length: data.samples.count }, (_, k) => k * rows * columns);
       const variance = starts.reduce((sum, start) => sum + (average(samples, start) - answers.mean) ** 2, 0) / starts.length;
@@ -326,7 +327,13 @@
     }
     output.replaceChildren(element("div", size), element("div", `mean ${value} ± ${half}\u00a0/mm`, "big"),
       table([[above, `${area(answers.area)} mm²`],
-        ["its 95 % interval", `${area(answers.areaLow)} to ${area(answers.areaHigh)} mm²`]]));
+        ["its 95 % interval", `${area(answers.areaLow)} to ${area(answers.areaHigh)} mm²`],
+        ["area of the image shown", `${area(answers.imageArea)} mm²`]]));
+    if (answers.imageArea < answers.areaLow || answers.imageArea > answers.areaHigh) {
+      const near = pixels.filter((i) => Math.abs(mean[i] - state.threshold) <= WIDTH_95 * std[i]).length;
+      output.append(element("div", `The threshold is within the error bars of ${Math.round((100 * near) / pixels.length)} % ` +
+        "of the region: this area is biased and its interval too narrow.", "small"));
+    }
   }
 
   function box(mark, left, right, top, bottom) { // in pixels from the top left corner

@@ -211,3 +211,13 @@ def test_notes_stand_beside_the_numbers(folder, capsys):
     assert "can be too narrow" in caveat
     assert main(f"query r.h5 --roi {CORNER} --above 0 --json".split()) == 0
     assert capsys.readouterr().err == ""
+
+
+def test_an_area_that_its_threshold_biases_is_told_of(folder, capsys):
+    """The background is half a deviation above the threshold, and its pixels are independent."""
+    assert main("query r.h5 --roi=-2,-1.5,2,1.5 --above 0.0095 --json".split()) == 0
+    output = capsys.readouterr()
+    report = json.loads(output.out)
+    assert report["image_area_above"] == 48 * PIXEL**2
+    assert report["area_above"]["high"] < report["image_area_above"]
+    assert "threshold is within the error bars of 98 % of the region: this area is biased" in output.err

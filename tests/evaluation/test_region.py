@@ -134,10 +134,30 @@ def test_the_area_of_samples_without_noise_is_exact():
     assert at.area_above.high == 0  # what is at the threshold is not above it
 
 
+def test_a_threshold_within_the_error_bars_of_a_plateau_is_noticed():
+    """Independent pixels a deviation above the threshold: every sample loses a sixth of them."""
+    rng, shape = np.random.default_rng(0), (20, 20)
+    plateau = np.full(shape, 0.05)
+    samples = plateau + 0.005 * rng.standard_normal((400, *shape))
+    everywhere = np.ones(shape, dtype=bool)
+    report = query_region(samples, plateau, everywhere, PIXEL, above=0.045)
+    assert report.image_area_above == pytest.approx(report.area)
+    assert report.area_above.high < 0.95 * report.area
+    assert report.biased_area
+    assert report.undecided == 1.0
+    shown = f"{report.area:.4g} mm²"
+    assert report.summary()["area of the image shown"] == shown
+    clear = query_region(samples, plateau, everywhere, PIXEL, above=0.02)
+    assert not clear.biased_area
+    assert clear.undecided == 0.0
+
+
 def test_without_a_threshold_there_is_no_area():
     samples, mean, _ = correlated(10)
     report = query_region(samples, mean, region(), PIXEL)
     assert report.area_above is report.probability_above is report.above is None
+    assert report.image_area_above is report.undecided is None
+    assert not report.biased_area
 
 
 def test_the_top_left_corner_is_at_negative_x_and_positive_y():

@@ -205,6 +205,9 @@ def check_region(page, roi, threshold):
     assert [area, float(low), float(high)] == pytest.approx(
         [found.area_above.mean, found.area_above.low, found.area_above.high], abs=0.0051
     )
+    shown = float(rows["area of the image shown"].removesuffix(" mm²"))
+    assert shown == pytest.approx(found.image_area_above, abs=0.0051)
+    assert ("this area is biased" in text(page, "#region")) == found.biased_area
     assert f"{found.pixels} pixels" in text(page, "#region")
 
 
@@ -218,6 +221,18 @@ def test_a_region_has_the_interval_of_the_samples(open_page):
     page.locator("#x0").fill("90")
     page.locator("#x1").fill("91")
     assert "No pixel" in text(page, "#region")
+
+
+def test_a_threshold_near_a_plateau_biases_the_area(open_page):
+    """Every pixel is half a standard deviation above the threshold, and independent of the others."""
+    plateau, noise = np.full(SHAPE, 0.0125), np.random.default_rng(0).standard_normal((50, *SHAPE))
+    samples = plateau + 0.001 * noise
+    page = open_page(replace(RESULT, mean=plateau, std=np.full(SHAPE, 0.001), samples=samples))
+    for name, value in {"x0": -2, "x1": 2, "y0": -2, "y1": 2, "threshold": 0.012}.items():
+        page.locator(f"#{name}").fill(str(value))
+    assert "within the error bars of 100 % of the region: this area is biased" in text(page, "#region")
+    page.locator("#threshold").fill("0.005")
+    assert "biased" not in text(page, "#region")
 
 
 def test_the_interval_of_a_region_by_hand(open_page):
