@@ -1,11 +1,11 @@
-"""Numbers that a geometry accepts; what it refuses is named, with its unit."""
+"""Numbers that geometries and questions accept; what is refused is named, with its unit."""
 
 import math
 
 import numpy as np
 
 from ct_dip.arrays import Floats
-from ct_dip.errors import GeometryError
+from ct_dip.errors import GeometryError, InputError
 
 _MOST = 1_000_000  # rows, columns, views or bins: more is a slip of the pen
 _SHORTEST, _LONGEST = 1e-6, 1e9  # mm
@@ -59,3 +59,14 @@ def check_positive(value: object, name: str, unit: str) -> float:
     if not _SHORTEST <= number <= _LONGEST:
         raise GeometryError(f"{name}: {value!r} must be positive, from {_SHORTEST:g} to {_LONGEST:g} {unit}")
     return number
+
+
+def check_level(value: object, name: str = "level") -> None:
+    """Refuse what cannot be the probability of an interval, such as 95 for 0.95.
+
+    Raises:
+        InputError: it is not between 0 and 1.
+    """
+    if not isinstance(value, int | float | np.number) or not 0 < value < 1:
+        shown = f"{value:g}" if isinstance(value, int | float) else repr(value)
+        raise InputError(f"{name} {shown} must be between 0 and 1, for example 0.95")

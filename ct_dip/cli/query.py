@@ -1,5 +1,6 @@
 """``ct-dip query``: ask how sure the posterior is about a region."""
 
+import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -34,8 +35,17 @@ def query(
     verbose: Verbose = False,
 ) -> None:
     """Report the posterior of a region: its mean attenuation, and its area above a threshold."""
+    from ct_dip.checks import check_level
     from ct_dip.evaluation.region import query as run
 
+    if (roi is None) == (mask is None):
+        given = "neither --roi nor --mask is" if roi is None else "both --roi and --mask are"
+        raise InputError(
+            f"{given} given; choose the region by --roi (x0,y0,x1,y1 in mm) or by --mask (a picture)"
+        )
+    check_level(level, "--level")
+    if above is not None and not math.isfinite(above):
+        raise InputError(f"--above {above:g} must be a finite attenuation, in 1/mm")
     corners = None if roi is None else parse_roi(roi)
     report = run(result, corners, mask=mask, above=above, level=level)
     for note in report.notes:

@@ -15,6 +15,7 @@ import numpy as np
 from scipy.special import beta, betaln, gammaln, ndtr, ndtri, stdtr, stdtrit
 
 from ct_dip.arrays import Floats
+from ct_dip.checks import check_level
 from ct_dip.errors import InputError
 
 
@@ -56,7 +57,12 @@ class PixelDistribution:
         return self._scale * 2 * math.sqrt(v) / (v - 1) * math.exp(-betaln(v / 2, 0.5))
 
     def reach(self, level: float) -> float:
-        """Return how many standard deviations it is from the mean to the end of a central interval."""
+        """Return how many standard deviations it is from the mean to the end of a central interval.
+
+        Raises:
+            InputError: the level is not between 0 and 1.
+        """
+        check_level(level)
         p = (1 + level) / 2
         return float(ndtri(p) if self.gaussian else self._scale * stdtrit(self.degrees, p))
 

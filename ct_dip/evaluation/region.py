@@ -29,6 +29,7 @@ import numpy as np
 from scipy.special import stdtr, stdtrit
 
 from ct_dip.arrays import Bools, Floats
+from ct_dip.checks import check_level
 from ct_dip.data.mask_file import read_mask
 from ct_dip.data.pixel_distribution import GAUSSIAN
 from ct_dip.data.result_file import AnyResult, load_result
@@ -348,8 +349,7 @@ def _empirical(values: Floats, level: float) -> Estimate:
 
 
 def _check(samples: Floats, mean: Floats, mask: Bools, above: float | None, level: float) -> None:
-    if not 0 < level < 1:
-        raise InputError(f"level: {level:g} must be between 0 and 1, for example 0.95")
+    check_level(level)
     if above is not None and not math.isfinite(above):
         raise InputError(f"above: {above:g} must be a finite attenuation, in 1/mm")
     if mask.shape != mean.shape:

@@ -169,18 +169,18 @@ def test_masks_of_any_kind_mark_the_same_region(folder, capsys, name):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ("", ("neither roi nor mask", "x0,y0,x1,y1")),
-        (f"--roi {CORNER} --mask m.png", ("both roi and mask",)),
+        ("", ("neither --roi nor --mask", "x0,y0,x1,y1")),
+        (f"--roi {CORNER} --mask m.png", ("both --roi and --mask",)),
         ("--roi 1,2,3", ("--roi '1,2,3'", "four numbers")),
         ("--roi 1,2,3,4,5", ("four numbers",)),
         ("--roi a,b,c,d", ("four numbers",)),
         ("--roi nan,0,1,1", ("finite",)),
         ("--roi 10,10,20,20", ("10,10,20,20 is outside of the image", "x from -2 to 2")),
         ("--roi 0.1,0.1,0.2,0.2", ("holds no pixel centre", "0.5 mm")),
-        (f"--roi {CORNER} --level 0", ("level: 0", "between 0 and 1")),
-        (f"--roi {CORNER} --level 95", ("level: 95",)),
-        (f"--roi {CORNER} --above nan", ("above: nan", "finite")),
-        ("--roi 0,0,9,9 --level 1", ("level: 1",)),  # one line, although there would be a note
+        (f"--roi {CORNER} --level 0", ("--level 0 must", "between 0 and 1")),
+        (f"--roi {CORNER} --level 95", ("--level 95 must",)),
+        (f"--roi {CORNER} --above nan", ("--above nan", "finite")),
+        ("--roi 0,0,9,9 --level 1", ("--level 1 must",)),  # one line, although there would be a note
         (f"--roi {CORNER} --above much", ("--above",)),
         ("--mask nowhere.png", ("nowhere.png", "does not exist")),
         ("--mask text.png", ("text.png", "cannot be read")),

@@ -93,3 +93,10 @@ def test_a_prediction_answers_by_its_distribution():
     assert (prediction.probability_above(0.0)[std > 0] == 0.5).all()
     with pytest.raises(MissingPartError, match="no error bars"):
         Prediction(mean=mean).interval()
+
+
+@pytest.mark.parametrize("level", [95, 1.5, 0, 1, -0.5, math.nan, "95"])
+@pytest.mark.parametrize("distribution", [GAUSSIAN, PixelDistribution(3.0)])
+def test_a_level_is_a_probability(distribution, level):
+    with pytest.raises(InputError, match=r"must be between 0 and 1, for example 0\.95"):
+        distribution.reach(level)

@@ -201,9 +201,10 @@ def test_regions_without_pixels(roi, words):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"level": 0.0}, "level: 0 must be between 0 and 1"),
+        ({"level": 0.0}, "level 0 must be between 0 and 1"),
         ({"level": 1.0}, "between"),
-        ({"level": 95}, "between"),
+        ({"level": 95}, "level 95 must be between 0 and 1, for example 0.95"),
+        ({"level": "95"}, "level '95' must"),
         ({"level": float("nan")}, "between"),
         ({"above": float("nan")}, "above: nan"),
         ({"mask": np.ones((3, 3), dtype=bool)}, "same shape"),
