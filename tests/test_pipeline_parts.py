@@ -103,6 +103,20 @@ def test_a_fit_of_something_else_is_refused(fit):
     other = simulate("ellipses", scanner(Volume(shape=(10, 12)), views=8), seed=2)
     with pytest.raises(InputError, match=r"\(12, 12\).*\(10, 12\)"):
         ct_dip.reconstruct(other, CONFIG, fit=fit)
+    with pytest.raises(InputError, match=r"the fit has shape \(12, 12\).*\(10, 12\)"):
+        ct_dip.fit_posterior(fit, other, CONFIG.inference)
+    same_scanner = replace(SCAN, sinogram=SCAN.sinogram + np.float32(0.01))
+    for call in (
+        lambda: ct_dip.fit_posterior(fit, same_scanner, CONFIG.inference),
+        lambda: ct_dip.reconstruct(same_scanner, CONFIG, fit=fit),
+    ):
+        with pytest.raises(InputError, match="the fit is that of another scan"):
+            call()
+
+
+def test_a_fit_goes_with_a_scan_whose_noise_was_corrected(fit):
+    corrected = replace(SCAN, noise=ct_dip.WhiteNoise(std=2 * SCAN.noise.std))
+    assert ct_dip.fit_posterior(fit, corrected, CONFIG.inference).std.shape == (12, 12)
 
 
 def test_a_posterior_becomes_a_result(whole, fit):

@@ -4,6 +4,7 @@ import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
@@ -19,7 +20,7 @@ from ct_dip.dip.schedule import Schedule
 from ct_dip.dip.start import Start, make_starts
 from ct_dip.dip.stopping import Budget, Discrepancy, RunningVariance, StoppingRule
 from ct_dip.dip.unet import UNet
-from ct_dip.errors import CtDipError
+from ct_dip.errors import CtDipError, InputError
 from ct_dip.operators.linear_map import LinearMap
 from ct_dip.quality import psnr
 
@@ -57,6 +58,7 @@ class DipFit:
         stopped_by: the rule that began the cool-down.
         traces: loss, misfit, and PSNR where a truth is known, by step; the PSNR is that of every 25th step,
             which stays until the next one, and of the last.
+        sinogram: that the network was fitted to, if it is known.
     """
 
     image: Floats
@@ -72,6 +74,7 @@ class DipFit:
     loss: float
     stopped_by: str
     traces: dict[str, Floats]
+    sinogram: Floats | None = None
 
     @property
     def unfinished(self) -> bool:
@@ -85,6 +88,22 @@ class DipFit:
             f"<{type(self).__name__}: {rows} × {columns} pixels, {type(self.template).__name__} of {weights} "
             f"weights, {self.steps} steps, misfit {self.misfit:.3g}, stopped by {self.stopped_by}>"
         )
+
+    def check_scan(self, scan: Scan) -> None:
+        """Refuse a scan with another grid or other measurements; its noise and geometry may be corrected.
+
+        Raises:
+            InputError: the network was fitted to another scan.
+        """
+        if self.image.shape != scan.geometry.domain_shape:
+            raise InputError(
+                f"the fit has shape {self.image.shape}, the scan's image {scan.geometry.domain_shape}; "
+                "give the scan that it was fitted to"
+            )
+        if self.sinogram is not None and not np.array_equal(self.sinogram, scan.sinogram):
+            raise InputError(
+                "the fit is that of another scan, with another sinogram; give the scan that it was fitted to"
+            )
 
     @torch.no_grad()
     def network(self) -> nn.Module:
@@ -362,6 +381,7 @@ class Ensemble:
                     loss=float(loss),
                     stopped_by=self.rule.name if self.by_rule[i] else "budget",
                     traces=traces,
+                    sinogram=self.scans[i].sinogram,
                 )
             )
         return results

@@ -209,11 +209,7 @@ def fit_network(job: Job[Any], transform: RayTransform) -> tuple[DipFit, dict[st
     if fit is None:
         (fit,), diagnostics = fit_members(job, transform)
         return fit, diagnostics
-    if fit.image.shape != job.scan.geometry.domain_shape:
-        raise InputError(
-            f"the fit has shape {fit.image.shape}, the scan's image {job.scan.geometry.domain_shape}; "
-            "give the scan that it was fitted to"
-        )
+    fit.check_scan(job.scan)
     return fit, _diagnostics(job, [fit])
 
 

@@ -75,9 +75,11 @@ def fit_posterior(
         device: where inference runs; the search for hyperparameters, which are few, stays on the CPU.
 
     Raises:
-        InputError: before any work, if the regime cannot do what the configuration asks for.
+        InputError: before any work, if the regime cannot do what the configuration asks for, or the fit is
+            that of another scan.
         MemoryBudgetError: before any work, if it would not fit.
     """
+    fit.check_scan(scan)
     config = with_own_objects(config or InferenceConfig(), prior, complement)
     if config.image == "tv" and image is None:
         raise InputError("inference.image 'tv' needs that image; give it as image, or use method 'lin-dip'")
