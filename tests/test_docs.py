@@ -100,18 +100,16 @@ def test_code_that_is_marked_runs(page, tmp_path, monkeypatch):
 
 
 def test_the_tutorial_of_a_method_works(tmp_path):
-    """Its files, with what pip would leave of its ``pyproject.toml`` in site-packages."""
+    """Its files, with the metadata that pip would leave of its ``pyproject.toml`` in site-packages."""
     page = "howto/add-a-method.md"
     for _, title, code in blocks(page):
         (tmp_path / title).write_text(code)
     (toml,) = re.findall(r"```toml[^\n]*\n(.*?)```", STATIC[page], re.DOTALL)
-    project = tomllib.loads(toml)["project"]
-    (info := tmp_path / "ridge_method-1.0.dist-info").mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: 1.0\n")
-    points = project["entry-points"]["ct_dip.methods"]
-    (info / "entry_points.txt").write_text(
-        "[ct_dip.methods]\n" + "".join(f"{name} = {value}\n" for name, value in points.items())
-    )
+    (tmp_path / "pyproject.toml").write_text(toml)
+    backend = tomllib.loads(toml).get("build-system", {}).get("build-backend", "setuptools.build_meta")
+    build = f"import {backend} as backend; backend.prepare_metadata_for_build_wheel('.')"
+    run = subprocess.run([sys.executable, "-c", build], cwd=tmp_path, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
     code = f"import sys; sys.path[:0] = [{str(tmp_path)!r}, {str(ROOT)!r}]; exec(open('use.py').read())"
     run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
