@@ -121,9 +121,10 @@ def _leftover_finding(ratio: float, structure: Structure | None) -> Finding:
             )
         if striped != "good":
             text += (
-                f" Detector {structure.stripe_detector}, counted from 0, is off by {structure.stripe:.2g} of "
-                f"the noise on average over all views, where chance allows {structure.stripe_chance:.2g}: a "
-                "stripe of the sinogram, which draws a ring into the image."
+                f" Detector {structure.stripe_detector}, counted from 0, is off by {structure.stripe:.2g} "
+                "noise standard deviations on average over all views, where chance allows "
+                f"{structure.stripe_chance:.2g}: either a detector that is off, which draws a ring (see "
+                "--remove-stripes), or the rim of a round object on too coarse a grid (try a larger --size)."
             )
         if correlated == drifting == striped == "good":
             text += (
@@ -132,7 +133,7 @@ def _leftover_finding(ratio: float, structure: Structure | None) -> Finding:
         level = max(level, correlated, drifting, striped, key=ORDER.index)
     if level == "good" and ratio < LEFTOVER_LOW:
         return Finding("caution", "The image follows the noise of the measurements", text, CHECK_NOISE)
-    titles = {"good": "explains the measurements", "caution": "explains the measurements in part"}
+    titles = {"good": "explains the measurements", "caution": "explains the measurements only partly"}
     title = f"The image {titles.get(level, 'does not explain the measurements')}"
     return Finding(level, title, text, "" if level == "good" else CHECK_RESIDUALS)
 

@@ -64,6 +64,8 @@ def test_a_detector_that_is_off_in_every_view_is_said(monkeypatch, stripe, level
     (found,) = findings({"sinogram_chi2": 1.0}, SILENT)
     assert found.level == level
     assert ("draws a ring" in found.text) == (level != "good")
+    assert (f"is off by {stripe} noise standard deviations" in found.text) == (level != "good")
+    assert ("rim of a round object on too coarse a grid" in found.text) == (level != "good")
     assert ("Neither neighbouring" in found.text) == (level == "good")
 
 

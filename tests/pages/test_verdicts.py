@@ -143,7 +143,7 @@ def test_only_grave_doubts_make_a_good_verdict_of_held_out_views_careful():
     assert "caution" in {finding.level for finding in data_findings(odd)}
     told = verdicts.verdict(odd, None, data_findings(odd))
     assert told.level == "good"
-    assert "Also noticed: the image explains the measurements in part. That affects" in told.text
+    assert "Also noticed: the image explains the measurements only partly. That affects" in told.text
     poor = replace(noisy, heldout=kept_back(1.6))
     told = verdicts.verdict(poor, None, data_findings(poor))
     assert (told.level, told.title) == (
