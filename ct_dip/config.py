@@ -187,17 +187,39 @@ def _apply(values: dict[str, Any], setting: str) -> None:
         raise InputError(f"setting {setting!r}: {shortened(text)!r} is not a value, as {error}") from error
 
 
+def _explain_value(error: ValidationError, sections: dict[str, type[Section]]) -> str:
+    """Say what a value must be; of a union all that it may be."""
+    first, name = error.errors()[0], _setting(error.errors()[0]["loc"])
+    if first["type"] == "value_error":  # a rule of ours, which says it all
+        return f"{name}: {first['msg'].removeprefix('Value error, ')}"
+    if first["type"] == "model_type" and name in sections:
+        key, field = next(iter(sections[name].model_fields.items()))
+        return f"{name} is a section; set one of its keys, for example {name}.{key}={field.get_default()}"
+    given, alternatives = first["input"], [e for e in error.errors() if _setting(e["loc"]) == name]
+    if all(each["type"] == "literal_error" for each in alternatives):
+        return f"{name} {shortened(repr(given))} is not known; choose {first['ctx']['expected']}"
+    words = [str(each["msg"]).partition(",")[0] for each in alternatives]
+    if not all(text.startswith("Input should ") for text in words):
+        return f"{name}: {first['msg']}, got {shortened(repr(given))}"
+    wanted = [text.removeprefix("Input should ").replace(" a valid integer", " an integer") for text in words]
+    wanted = [text.replace(" a valid ", " a ").removeprefix("be ") for text in wanted]
+    shown = given if isinstance(given, str) else repr(given)
+    return f"{name}={shortened(shown)} must be {' or '.join(wanted)}".replace("must be have", "must have")
+
+
+def _setting(location: tuple[int | str, ...]) -> str:
+    """Name a setting without what pydantic calls a member of a union, as ``literal['auto']``."""
+    parts = (str(part) for part in location)
+    return shortened(".".join(part for part in parts if part.isidentifier() or part.isdigit()))
+
+
 def _explain(error: ValidationError, model: type[BaseModel], known: Iterable[str]) -> str:
     first = error.errors()[0]
-    location = [str(part) for part in first["loc"]]
-    if first["type"] != "extra_forbidden":  # members of a union have names of their own, as literal['auto']
-        location = [part for part in location if part.isidentifier() or part.isdigit()]
-    name = shortened(".".join(location))
-    if first["type"] == "value_error":  # a rule of ours, which says it all
-        return f"configuration {name}: {first['msg'].removeprefix('Value error, ')}"
-    if first["type"] != "extra_forbidden":
-        return f"configuration {name}: {first['msg']}, got {shortened(repr(first['input']))}"
     sections = model.sections() if issubclass(model, RunConfig) else {}
+    if first["type"] != "extra_forbidden":
+        return _explain_value(error, sections)
+    location = [str(part) for part in first["loc"]]
+    name = shortened(".".join(location))
     within = sections[location[0]] if len(location) > 1 else model
     names = {key: key for key in within.model_fields}
     if len(location) == 1:

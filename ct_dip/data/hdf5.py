@@ -71,9 +71,9 @@ def read_hdf5(path: str | Path, kind: str, version: int, error: type[InputError]
     with _open(path, error) as file:
         name = file.attrs.get("format", None)
         if name != f"ct_dip.{kind}":
-            other = str(name).removeprefix("ct_dip.") if str(name).startswith("ct_dip.") else "foreign"
-            hint = f"; {_IMPORT_HINT}" if other == "foreign" else ""
-            raise error(f"{path} is not a ct_dip {kind} file but a {other} one; give the {kind} file{hint}")
+            if str(name).startswith("ct_dip."):
+                raise error(f"{path} is a {str(name).replace('.', ' ', 1)} file; a {kind} file is needed")
+            raise error(f"{path} is not a ct_dip {kind} file; give the {kind} file; {_IMPORT_HINT}")
         stored = file.attrs.get("version", None)
         if stored != version:
             raise error(

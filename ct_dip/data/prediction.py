@@ -189,6 +189,17 @@ class Prediction:
             raise MissingPartError(f"this {self.method} result holds {held} samples, not {count}")
         return self.samples[:count]
 
+    def _more_samples(self, width: int) -> str:
+        """Say which settings of the method give covariances of patches."""
+        needed = _SAMPLES_PER_PIXEL * width**2
+        has = [name for name, each in self.settings.items() if isinstance(each, dict) and "samples" in each]
+        if not has:
+            return ""
+        words = f"; reconstruct with {has[0]}.samples={needed}"
+        if "patch" in self.settings[has[0]]:
+            words += f", or with {has[0]}.patch={width}, which stores them as patches of the result"
+        return words
+
     def covariances(self, width: int) -> list[Patch]:
         """Estimate covariances of the patches of ``width`` pixels that tile the image, from the samples.
 
@@ -199,7 +210,7 @@ class Prediction:
         if self.samples is None or held < _SAMPLES_PER_PIXEL * width**2:
             raise MissingPartError(
                 f"this {self.method} result holds {held} samples; covariances of patches of {width}² pixels "
-                f"need {_SAMPLES_PER_PIXEL * width**2}"
+                f"need {_SAMPLES_PER_PIXEL * width**2}{self._more_samples(width)}"
             )
         deviations = self.samples.astype(np.float64) - self.mean
         return [

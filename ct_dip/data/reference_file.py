@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ct_dip.data.hdf5 import file_kind
 from ct_dip.data.plain_hdf5 import check_size
 from ct_dip.data.plain_numpy import read_npy
 from ct_dip.data.result_file import read_result
@@ -26,6 +27,8 @@ def read_reference(path: str | Path, pixel_size: float | None = None) -> NDArray
         raise InputError(f"reference {path} does not exist; check the path")
     ending = path.suffix.lower()
     if ending in (".h5", ".hdf5"):
+        if file_kind(path) == "scan":
+            raise InputError(f"reference {path} is a ct_dip scan file; give {READ}")
         result = read_result(path)
         if pixel_size is not None and not math.isclose(result.pixel_size, pixel_size, rel_tol=1e-6):
             raise InputError(

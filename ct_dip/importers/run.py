@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import difflib
+import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -111,10 +112,12 @@ def _python_names() -> Iterator[None]:
 def _told(options: dict[str, Any]) -> Options:
     """Return options by their names, and refuse others."""
     known = [field.name for field in dataclasses.fields(Options)]
+    own = [name for name in inspect.signature(import_scan).parameters if name not in ("path", "options")]
     for name in options:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+            names = [*own, *known]
+            near = difflib.get_close_matches(name, names, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names)}"
             raise InputError(f"option {name!r} is not known; {hint}")
     return Options(**options)
 

@@ -1,5 +1,6 @@
 """The methods: one file each, found by its name, and those that other packages add."""
 
+import difflib
 import functools
 import importlib
 import inspect
@@ -35,9 +36,9 @@ def find_method(name: str) -> Method[Any]:
         return next(c for c in classes if c.__module__ == module.__name__ and issubclass(c, Method))()
     points = entry_points(group=GROUP, name=name)
     if not points:
-        raise InputError(
-            f"method {shortened(repr(name))} is not known; choose one of {', '.join(method_names())}"
-        )
+        near = difflib.get_close_matches(name, method_names(), n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(method_names())}"
+        raise InputError(f"method {shortened(repr(name))} is not known; {hint}")
     point = next(iter(points))
     try:
         method = point.load()()

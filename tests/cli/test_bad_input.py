@@ -167,7 +167,7 @@ def test_files_that_are_not_scans(scan, folder, capsys):
     assert "--sinogram NAME; the file has data (3,)" in capsys.readouterr().out
     assert main("reconstruct scan.h5 --method fbp --out r.h5".split()) == 0
     capsys.readouterr()
-    fails(capsys, "reconstruct r.h5 --out s.h5", "not a ct_dip scan", "but a result one")
+    fails(capsys, "reconstruct r.h5 --out s.h5", "is a ct_dip result file", "a scan file is needed")
 
 
 def test_a_cache_that_cannot_be_written(scan, folder, capsys, monkeypatch):

@@ -78,7 +78,8 @@ def test_a_run_that_has_hardly_begun_has_a_page(folder, capsys):
         ("evaluate scans --methods tv --out out --set tv.strenth=1", "did you mean 'strength'?"),
         ("report scans", "scans holds no evaluation"),
         ("report out --out page.html", "written into the folder"),
-        ("report scans/s0.h5", "needs a name; give out"),
+        ("report nowhere", "nowhere does not exist"),
+        ("report scans/s0.h5", "is a ct_dip scan file; a result file is needed"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(folder, capsys, arguments, text):

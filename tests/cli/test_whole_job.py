@@ -119,6 +119,8 @@ def test_a_measured_scan_is_compared_with_a_reference(folder, capsys):
     assert "reference image stands in" in page
     assert "The true object is known" not in page
     assert (folder / "figures" / "coverage.png").exists()
+    assert main(["report", "r.h5"]) == 2
+    assert "the page needs a name; give --out, for example --out report.html" in capsys.readouterr().err
     # A result is a reference, too.
     again = "reconstruct blind.h5 --method fbp --out again.h5 --reference r.h5"
     assert main(again.split()) == 0
@@ -134,7 +136,7 @@ def test_a_measured_scan_is_compared_with_a_reference(folder, capsys):
         ("blind.h5", "--reference int.npy", ("int64", "1/mm")),
         ("blind.h5", "--reference reference.png", (".png", ".npy")),
         ("blind.h5", "--reference nowhere.npy", ("nowhere.npy", "does not exist")),
-        ("blind.h5", "--reference scan.h5", ("scan.h5", "but a scan one")),
+        ("blind.h5", "--reference scan.h5", ("reference scan.h5 is a ct_dip scan file", ".npy, .tif")),
         ("blind.h5", "--reference-noise 0.1", ("--reference-noise 0.1", "--reference")),
         ("blind.h5", "--reference reference.npy --reference-noise -1", ("-1", "positive")),
         ("scan.h5", "--preset quick", ("preset", "quick", "'fast'")),

@@ -17,7 +17,7 @@ from ct_dip.data.result_file import read_result, write_result
 from ct_dip.data.scan import Scan
 from ct_dip.data.scan_file import read_scan, write_scan
 from ct_dip.data.scores import Mean, PartScores, Scores
-from ct_dip.errors import InputError, OutputError, ResultError, ScanError
+from ct_dip.errors import InputError, MissingPartError, OutputError, ResultError, ScanError
 from tests import geometries
 from tests.test_geometry import any_geometry
 
@@ -324,10 +324,21 @@ def test_stages_stay_in_the_order_in_which_they_ran(tmp_path):
     assert list(read_result(tmp_path / "r.h5").seconds) == list(ran)
 
 
+def test_too_few_samples_for_covariances_say_which_settings_help():
+    samples = np.zeros((100, 4, 5), np.float32)
+    few = replace(result(), samples=samples, settings={"inference": {"samples": 100, "patch": 0}})
+    words = r"need 320; reconstruct with inference\.samples=320, or with inference\.patch=8"
+    with pytest.raises(MissingPartError, match=words):
+        few.covariances(8)
+    other = replace(few, settings={"tv_gauss": {"samples": 100}})
+    with pytest.raises(MissingPartError, match=r"need 320; reconstruct with tv_gauss\.samples=320$"):
+        other.covariances(8)
+
+
 def test_a_scan_is_not_a_result(tmp_path, scan_bytes):
     path = tmp_path / "scan.h5"
     path.write_bytes(scan_bytes)
-    with pytest.raises(ResultError, match="not a ct_dip result"):
+    with pytest.raises(ResultError, match=r"scan\.h5 is a ct_dip scan file; a result file is needed"):
         read_result(path)
 
 

@@ -86,6 +86,7 @@ def test_an_import_by_command_shows_its_steps_and_keeps_them(tmp_path, monkeypat
         ({"noise_std": 0.1, "photons": 100}, "--noise-std and --photons exclude each other"),
         ({"photons": 100, "noise": "none"}, "--photons and --noise none exclude each other"),
         ({"photons": -1}, "--photons -1 must be a positive number"),
+        ({"sise": 3}, "option 'sise' is not known; did you mean 'size'"),
         ({"remove_stripe": True}, "option 'remove_stripe' is not known; did you mean 'remove_stripes'"),
     ],
 )
