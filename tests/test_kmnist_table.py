@@ -47,6 +47,33 @@ def test_settings_go_to_the_methods_that_have_them():
         list(kmnist.runs_of(["tv"], ["tv.stength=0.2"]))
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            "--set inference.prior=g",
+            "method lin-dip-paper cannot run with --set inference.prior=g (inference: ",
+        ),
+        ("--methods lindip", "method 'lindip' is not known; did you mean 'lin-dip'?"),
+        ("--published --views 10", "--published has images 0 to 2 at 20 views and image 0 at 5 views"),
+        ("--published --noise 10", "with 5 % noise"),
+    ],
+)
+def test_what_cannot_run_is_said_without_a_traceback(monkeypatch, capsys, tmp_path, words, said):
+    with pytest.raises(SystemExit):
+        table(monkeypatch, capsys, *words.split(), "--out", str(tmp_path / "rows.jsonl"))
+    assert said in " ".join(capsys.readouterr().err.split())
+
+
+def test_published_sinograms_can_be_chosen(real_data, monkeypatch, capsys, tmp_path):
+    monkeypatch.setitem(kmnist.SETTINGS, "tv", ["tv.strength=0.1"])
+    words = ("--published", "--methods", "tv", "--out", str(tmp_path / "rows.jsonl"))
+    (*theirs, ours) = table(monkeypatch, capsys, *words, "--views", "5")
+    assert {row["views"] for row in (*theirs, ours)} == {"5"}
+    (*_, two) = table(monkeypatch, capsys, *words, "--images", "1:3")
+    assert (two["views"], two["images"]) == ("20", "2")
+
+
 def test_an_image_has_a_likelihood_only_of_enough_samples(real_data, monkeypatch, capsys, tmp_path):
     monkeypatch.setitem(kmnist.SETTINGS, "tv-gauss", ["tv.strength=0.1", "tv_gauss.samples=3920"])
     words = ("--images", "7", "--views", "5", "--methods", "tv-gauss", "--out")

@@ -14,7 +14,7 @@ import argparse
 import math
 import statistics
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,10 +24,10 @@ from benchmarks.kmnist import kmnist_scans
 from benchmarks.measure import Row, plain
 from benchmarks.methods import scored
 from ct_dip.data.scan import Scan
-from ct_dip.errors import InputError
+from ct_dip.errors import CtDipError, InputError
 from ct_dip.memory import keep_freed
 from ct_dip.methods import find_method, load_config
-from experiments.kmnist.published import published_cases
+from experiments.kmnist.published import CASES, published_cases
 
 METHODS = ("lin-dip", "lin-dip-paper", "mc-dropout", "ensemble", "dip-mll", "tv-gauss", "tv-langevin")
 # The covariance of 784 pixels is taken from five samples a pixel, or not at all (`Prediction.covariances`).
@@ -64,18 +64,32 @@ class Run(NamedTuple):
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m experiments.kmnist", description=__doc__)
-    parser.add_argument("--images", type=_range, default=range(20), help="as 0:50; default 0:20")
-    parser.add_argument("--views", type=_integers, default=[5, 10, 20, 30], help="default 5,10,20,30")
-    parser.add_argument("--noise", type=_integers, default=[5], help="per cent, as 5,10; default 5")
+    parser.add_argument("--images", type=_range, help="one, as 7, or several, as 0:50; default 0:20")
+    parser.add_argument("--views", type=_integers, help="default 5,10,20,30")
+    parser.add_argument("--noise", type=_integers, help="per cent, as 5,10; default 5")
     parser.add_argument("--methods", type=lambda text: text.split(","), default=list(METHODS))
-    parser.add_argument("--set", action="append", default=[], help="a setting, as inference.prior=g; repeat")
-    parser.add_argument("--published", action="store_true", help="the published implementation's sinograms")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        help="a setting for all methods with its section, as inference.prior=g; repeat",
+    )
+    parser.add_argument(
+        "--published",
+        action="store_true",
+        help="the published implementation's sinograms: images 0 to 2 at 20 views and image 0 at 5, with "
+        "5 %% noise; --images and --views choose among them",
+    )
     parser.add_argument("--out", type=Path, default=Path("kmnist.jsonl"), help="default kmnist.jsonl")
     arguments = parser.parse_args()
     keep_freed()  # as the command line does
-    kept = KeptRows(arguments.out, lambda row: row.case)
-    rows, runs = [], list(runs_of(arguments.methods, arguments.set))
-    for row in published(kept, runs) if arguments.published else protocol(kept, runs, arguments):
+    kept, rows = KeptRows(arguments.out, lambda row: row.case), []
+    try:
+        runs = list(runs_of(arguments.methods, arguments.set))
+        cases = chosen_cases(arguments) if arguments.published else ()
+    except CtDipError as error:
+        parser.error(str(error))
+    for row in published(kept, runs, cases) if arguments.published else protocol(kept, runs, arguments):
         rows.append(row)
         print(row.case, "".join(f", {title} {cell}" for title, cell in cells([row]).items()), file=sys.stderr)
     print(table(rows))
@@ -85,13 +99,20 @@ def runs_of(methods: Iterable[str], settings: Iterable[str]) -> Iterator[Run]:
     """Give every setting to the methods that have its section, and check them.
 
     Raises:
-        InputError: no method has it, or it is no setting.
+        InputError: a method cannot have it, none has it, or it is no setting.
     """
     unused = set(settings)
     for method in methods:
         sections = find_method(method).config.sections()
         own = tuple(sorted(each for each in set(settings) if each.partition(".")[0] in sections))
-        load_config(method=method, settings=own)
+        try:
+            load_config(method=method, settings=own)
+        except InputError as error:
+            others = [name for name in methods if name != method] or ["lin-dip"]
+            raise InputError(
+                f"method {method} cannot run with --set {', '.join(own)} ({error}); leave it out, "
+                f"for example --methods {others[0]}"
+            ) from error
         unused -= set(own)
         yield Run(method, own)
     if unused:
@@ -101,17 +122,40 @@ def runs_of(methods: Iterable[str], settings: Iterable[str]) -> Iterator[Run]:
 def protocol(kept: KeptRows, runs: Iterable[Run], arguments: argparse.Namespace) -> Iterator[Row]:
     """Measure what was not measured before."""
     for run in runs:
-        for noise in arguments.noise:
-            for views in arguments.views:
-                for image in arguments.images:
+        for noise in arguments.noise or [5]:
+            for views in arguments.views or [5, 10, 20, 30]:
+                for image in arguments.images or range(20):
                     what = {"method": run.name, "views": views, "noise": noise, "image": image}
                     case = f"{views} views, {noise} % noise, image {image}: {run.name}"
                     yield kept.get(case, partial(_simulate_and_measure, case, what, run))
 
 
-def published(kept: KeptRows, runs: Iterable[Run]) -> Iterator[Row]:
+def chosen_cases(arguments: argparse.Namespace) -> list[tuple[int, int]]:
+    """Return which published sinograms were asked for, as views and image.
+
+    Raises:
+        InputError: none of them is.
+    """
+    cases = [
+        (views, image)
+        for views, image in CASES
+        if views in (arguments.views or [views]) and image in (arguments.images or [image])
+    ]
+    if not cases or arguments.noise not in (None, [5]):
+        raise InputError(
+            "--published has images 0 to 2 at 20 views and image 0 at 5 views, with 5 % noise; choose among "
+            "them"
+        )
+    return cases
+
+
+def published(
+    kept: KeptRows, runs: Iterable[Run], cases: Container[tuple[int, int]] = CASES
+) -> Iterator[Row]:
     """Give the published implementation's figures, and those of our methods on the same sinograms."""
     for views, image, scan, figures in published_cases():
+        if (views, image) not in cases:
+            continue
         case = f"published sinogram, {views} views, image {image}"
         what = {"views": views, "noise": 5, "image": image}
         for name, found in figures.items():
