@@ -1,11 +1,13 @@
-"""Numbers that geometries and questions accept; what is refused is named, with its unit."""
+"""Values that geometries and public functions accept; what is refused is named, with its unit."""
 
 import math
+from typing import Any
 
 import numpy as np
 
 from ct_dip.arrays import Floats
 from ct_dip.errors import GeometryError, InputError
+from ct_dip.text import shortened
 
 _MOST = 1_000_000  # rows, columns, views or bins: more is a slip of the pen
 _SHORTEST, _LONGEST = 1e-6, 1e9  # mm
@@ -35,10 +37,10 @@ def check_angles(values: object) -> Floats:
     return angles
 
 
-def check_count(value: object, name: str) -> int:
+def check_count(value: object, name: str, error: type[InputError] = GeometryError) -> int:
     """A whole number of things."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= _MOST:
-        raise GeometryError(f"{name}: {value!r} must be a whole number of at least 1 and at most {_MOST:,}")
+        raise error(f"{name}: {value!r} must be a whole number of at least 1 and at most {_MOST:,}")
     return int(value)
 
 
@@ -59,6 +61,21 @@ def check_positive(value: object, name: str, unit: str) -> float:
     if not _SHORTEST <= number <= _LONGEST:
         raise GeometryError(f"{name}: {value!r} must be positive, from {_SHORTEST:g} to {_LONGEST:g} {unit}")
     return number
+
+
+def check_type(value: object, kinds: Any, name: str, wanted: str) -> None:
+    """Refuse an argument of another type, before it fails somewhere else.
+
+    Args:
+        kinds: what ``isinstance`` takes; ``wanted`` says it in words, with an example.
+
+    Raises:
+        InputError: it is none of them.
+    """
+    if not isinstance(value, kinds):
+        plain = value is None or isinstance(value, bool | int | float | complex | str | tuple)
+        shown = shortened(repr(value)) if plain else f"a {type(value).__name__}"
+        raise InputError(f"{name} must be {wanted}, not {shown}")
 
 
 def check_level(value: object, name: str = "level") -> None:

@@ -5,7 +5,7 @@ import functools
 import math
 import platform
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, overload
@@ -15,6 +15,7 @@ import torch
 
 from ct_dip import memory
 from ct_dip.arrays import Floats
+from ct_dip.checks import check_type
 from ct_dip.classical.tv_strength import strength_at_bound
 from ct_dip.config import RunConfig
 from ct_dip.data.comparison import Comparison, comparison_of_scan
@@ -87,11 +88,17 @@ def reconstruct(
             objects under ``given``, and do not repeat it.
     """
     method, config, given = _configure(config, settings)
+    wanted = "a Scan, the path of a scan file, or a list of them"
+    check_type(scan, Scan | str | Path | Iterable, "scan", wanted)
     if not isinstance(scan, Scan | str | Path):
         if run_folder is not None or reference is not None or given:
             raise InputError("run_folder, reference and objects belong to one scan; reconstruct one by one")
         common = {"memory_budget": memory_budget, "budget_minutes": budget_minutes, "progress": progress}
-        return [reconstruct(each, config, **common).plain() for each in scan]
+        results = []
+        for each in scan:
+            check_type(each, Scan | str | Path, "scan", wanted)
+            results.append(reconstruct(each, config, **common).plain())
+        return results
     scan = scan if isinstance(scan, Scan) else read_scan(scan)
     config = config.resolved(scan.geometry.domain_shape)
     comparison = comparison_of_scan(scan, reference, reference_std)

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from ct_dip.arrays import Floats
-from ct_dip.checks import check_count, check_positive
+from ct_dip.checks import check_count, check_positive, check_type
 from ct_dip.errors import GeometryError
 from ct_dip.geometry import FanBeam, Geometry, ParallelBeam, Volume
 
@@ -40,6 +40,7 @@ def scanner(
             that one bin looks through the centre.
         detector_pitch: one pixel at the rotation axis if not given, mm.
     """
+    check_type(volume, Volume, "volume", "a Volume, for example Volume(shape=(28, 28))")
     if (source_origin is None) != (origin_detector is None):
         raise GeometryError("a fan beam needs both distances in mm, source_origin and origin_detector")
     if source_origin is None or origin_detector is None:

@@ -1,15 +1,67 @@
 """``import ct_dip`` is cheap: heavy libraries load when something needs them."""
 
 import ast
+import dataclasses
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import ct_dip
+from tests import tiny
 
 HEAVY = ("torch", "astra", "odl", "matplotlib", "scipy", "skimage", "h5py", "tomosipo")
+
+
+def a_scan():
+    return ct_dip.simulate("ellipses", ct_dip.scanner(ct_dip.Volume((12, 12)), views=6))
+
+
+def a_posterior():
+    return ct_dip.fit_posterior(tiny.dip_fit(), tiny.scan(), ct_dip.InferenceConfig(starts=1))
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (
+            lambda: ct_dip.simulate("ellipses", a_scan().geometry, noise=0.05),
+            r"noise must be a NoiseLevel, for example NoiseLevel\(relative=0\.05\), not 0\.05",
+        ),
+        (
+            lambda: ct_dip.simulate("ellipses", (28, 28)),
+            r"geometry must be a ParallelBeam .*, not \(28, 28\)",
+        ),
+        (lambda: dataclasses.replace(a_scan(), noise=0.1), r"noise must be a noise model, .*, not 0\.1"),
+        (lambda: ct_dip.NoiseLevel(relative=-0.05), "noise relative -0.05 must be a positive number"),
+        (lambda: ct_dip.NoiseLevel(photons="many"), "noise photons 'many' must be a positive number"),
+        (lambda: ct_dip.scanner((28, 28), views=20), r"volume must be a Volume, .*, not \(28, 28\)"),
+        (
+            lambda: ct_dip.ray_transform(a_scan()),
+            "geometry must be a ParallelBeam .*scan.geometry, not a Scan",
+        ),
+        (lambda: ct_dip.reconstruct(np.ones((6, 17)), method="tv"), "scan must be a Scan, .*, not a ndarray"),
+        (lambda: ct_dip.reconstruct(7, method="tv"), "scan must be a Scan, .*, not 7"),
+        (
+            lambda: ct_dip.fit_posterior(tiny.dip_fit(), tiny.scan(), prior="g"),
+            r"prior must be a WeightPrior, .* not 'g'; for a built-in one: InferenceConfig\(prior='g'\)",
+        ),
+        (
+            lambda: ct_dip.fit_posterior(tiny.dip_fit(), tiny.scan(), complement=3),
+            "complement must be a Complement, or make one, not 3$",
+        ),
+        (lambda: a_posterior().sample(-1), "count: -1 must be a whole number of at least 1"),
+        (
+            lambda: ct_dip.Prediction(mean=np.zeros((2, 2)), samples=np.zeros((3, 2, 2))).sample(-1),
+            "count: -1 must be a whole number of at least 1",
+        ),
+    ],
+)
+def test_an_argument_of_a_wrong_kind_is_named(call, words):
+    with pytest.raises(ct_dip.CtDipError, match=words):
+        call()
 
 
 def loaded_by(code):

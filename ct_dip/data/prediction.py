@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ct_dip.arrays import Bools, Floats
+from ct_dip.checks import check_count
 from ct_dip.data.comparison import Comparison
 from ct_dip.data.pixel_distribution import PixelDistribution
 from ct_dip.data.scores import HeldoutScores, Scores
@@ -61,7 +62,7 @@ class Prediction:
         diagnostics: numbers that came out, ready for JSON: iterations, evidence, certificate, …
         warnings: what a user should know before the image is believed, a sentence each.
         traces: curves, by name.
-        method: that made it.
+        method: name of the method that made the image.
         pixel_size: mm.
         scan_digest: of the scan that was reconstructed.
         settings: everything that the method was told, resolved; ``given`` names objects of Python that it was
@@ -184,6 +185,7 @@ class Prediction:
         Raises:
             MissingPartError: the prediction holds fewer.
         """
+        count = check_count(count, "count", InputError)
         held = 0 if self.samples is None else len(self.samples)
         if self.samples is None or held < count:
             raise MissingPartError(f"this {self.method} result holds {held} samples, not {count}")

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ct_dip.arrays import Bools, Floats
+from ct_dip.checks import check_type
 from ct_dip.data.noise import NoiseModel, estimate_white_std
 from ct_dip.data.thumbnail import thumbnails
 from ct_dip.errors import ScanError
@@ -67,6 +68,8 @@ class Scan:
     def __post_init__(self) -> None:
         if not isinstance(self.geometry, ParallelBeam | FanBeam):
             raise ScanError(f"geometry: expected a ParallelBeam or FanBeam, got {self.geometry!r}")
+        wanted = "a noise model, for example WhiteNoise(std=0.1), or None if nobody knows"
+        check_type(self.noise, NoiseModel | None, "noise", wanted)
         for name, dtype in (("sinogram", np.float32), ("ground_truth", np.float32), ("mask", np.bool_)):
             if name == "sinogram" or getattr(self, name) is not None:
                 self._freeze(name, dtype)

@@ -1,5 +1,6 @@
 """Simulated scans of phantoms and images, without the inverse crime unless it is asked for."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,6 +8,7 @@ import torch
 
 from ct_dip import memory
 from ct_dip.arrays import Floats
+from ct_dip.checks import check_type
 from ct_dip.data.noise import NoiseModel, add_photon_noise, add_white_noise, mean_intensity
 from ct_dip.data.phantoms import phantom
 from ct_dip.data.scan import Scan
@@ -28,6 +30,11 @@ class NoiseLevel:
     photons: float | None = None
 
     def __post_init__(self) -> None:
+        for name, level in vars(self).items():
+            if level is None:
+                continue
+            if not isinstance(level, int | float | np.number) or not 0 < level < math.inf:
+                raise ScanError(f"noise {name} {level!r} must be a positive number")
         if sum(level is not None for level in vars(self).values()) > 1:
             raise ScanError("choose one kind of noise: relative, std or photons")
 
@@ -63,6 +70,8 @@ def simulate(
         MemoryBudgetError: before any work, with the numbers.
         ScanError: the detector does not see the whole object, or the object is opaque.
     """
+    check_type(geometry, Geometry, "geometry", "a ParallelBeam or FanBeam, as scanner makes it")
+    check_type(noise, NoiseLevel | None, "noise", "a NoiseLevel, for example NoiseLevel(relative=0.05)")
     noise = noise or NoiseLevel()
     factor = 1 if same_grid else OVERSAMPLING
     memory.require(

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from ct_dip.checks import check_type
 from ct_dip.errors import BackendError
 from ct_dip.geometry import Geometry
 
@@ -41,6 +42,7 @@ def ray_transform(
         >>> A(torch.ones(28, 28)).shape
         torch.Size([20, 41])
     """
+    check_type(geometry, Geometry, "geometry", "a ParallelBeam or FanBeam, as scan.geometry")
     if backend not in BACKENDS:
         raise BackendError(f"backend {backend!r} is not known; choose one of {', '.join(BACKENDS)}")
     if backend == "tomosipo":

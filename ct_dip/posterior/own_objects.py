@@ -24,7 +24,17 @@ OwnComplement = Complement | Callable[[Jacobian, Whitened], Complement]
 def with_own_objects(
     config: InferenceConfig, prior: OwnPrior | None, complement: OwnComplement | None
 ) -> InferenceConfig:
-    """Make every open choice of the configuration that inference with such objects follows."""
+    """Make every open choice of the configuration that inference with such objects follows.
+
+    Raises:
+        InputError: an object is neither of its kind nor makes one.
+    """
+    for name, given, kind in (("prior", prior, WeightPrior), ("complement", complement, Complement)):
+        built_in = (
+            f"; for a built-in one: InferenceConfig({name}={given!r})" if isinstance(given, str) else ""
+        )
+        if given is not None and not isinstance(given, kind) and not callable(given):
+            raise InputError(f"{name} must be a {kind.__name__}, or make one, not {given!r}{built_in}")
     config = config.resolved()
     if prior is None and complement is None:
         return config

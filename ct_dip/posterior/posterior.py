@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ct_dip.arrays import Bools, Floats
+from ct_dip.checks import check_count
 from ct_dip.data.prediction import Patch, SinogramPredictive, tiles
 from ct_dip.errors import CtDipError, InputError
 from ct_dip.evidence.fit import EvidenceFit
@@ -24,8 +25,8 @@ class Posterior:
     """The posterior of the image, given the sinogram. Images in 1/mm, (rows, columns).
 
     Args:
-        problem: that was solved: the network's Jacobian, the prior, the data.
-        mean: the image to show: one of the next two or their average, as ``posterior.image`` says.
+        problem: the problem that was solved: the network's Jacobian, the prior, the data.
+        mean: the image to show: one of the next two or their average, as ``inference.image`` says.
         dip: ``f(w̃)``, the network's own image.
         linear: ``x*``, the posterior mean of the linear model.
         scale: 1/mm per unit of the network's image.
@@ -106,6 +107,7 @@ class Posterior:
 
         What had to be added to variances for that is ``sampling_jitter``, in units of the O(1) image.
         """
+        count = check_count(count, "count", InputError)
         return self.mean + self._image(self.deviations.draw(count, seed))
 
     @property
