@@ -1,4 +1,4 @@
-"""Our Laplace Markov random field against CUQIpy's, which needs ``pip install ct_dip[peers]``.
+"""Our Laplace Markov random field against CUQIpy's, which needs ``pip install '.[peers]'``.
 
 The same rays, noise, hyperpriors and numbers of draws at ellipses of 40², 20 views, 5 % noise. What differs:
 CUQIpy has zero beyond the border of the image, and its weights end at differences of 0.003 of the image's

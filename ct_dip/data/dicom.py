@@ -1,4 +1,4 @@
-"""DICOM images of clinical CT as objects to simulate scans of. Needs pydicom: ``pip install ct_dip[dicom]``.
+"""DICOM images of clinical CT as objects to simulate scans of. Needs pydicom: ``pip install '.[dicom]'``.
 
 Stored values become Hounsfield units by the file's own line, ``HU = slope · stored + intercept``.
 """
@@ -36,7 +36,7 @@ def read_dicom(path: str | Path, *, index: int | None = None) -> tuple[Floats, f
         import pydicom
     except ImportError as error:
         raise InputError(
-            f"{path} is a DICOM file; reading it needs pydicom: pip install ct_dip[dicom]"
+            f"{path} is a DICOM file; reading it needs pydicom: pip install '.[dicom]' in a clone"
         ) from error
     try:
         dataset = pydicom.dcmread(path)

@@ -168,7 +168,7 @@ class Prediction:
 
     @property
     def shows_total_variation(self) -> bool:
-        """Whether the image is that of total variation, though the method is another (`inference.image`)."""
+        """Whether the image shown is the total-variation one, not the method's own (`inference.image`)."""
         return (self.settings.get("inference") or {}).get("image") == "tv"
 
     def difference(self, comparison: Comparison) -> Floats:

@@ -15,6 +15,6 @@ def certainty(result: Prediction) -> dict[str, float] | None:
     half = result.pixel_distribution.reach(0.95) * std
     return {
         "typical": float(np.median(half)),
-        "wide": float(np.quantile(half, 0.95)),
+        "wide": float(np.quantile(half, 0.99)),
         "range": float(np.ptp(result.mean[seen])),
     }

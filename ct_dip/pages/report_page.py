@@ -118,8 +118,8 @@ def classical_sentence(result: Prediction, scores: Scores | None) -> str:
     compared, total_variation = result.comparison, result.images.get("tv")
     if result.shows_total_variation:
         return (
-            "The image is that of total variation: it predicted held-out views better than the network "
-            "did. The error bars around it are those of the network."
+            "The image shown is the total-variation one: it predicted held-out views better than the network, or "
+            "the network stayed far above its misfit. The error bars around it are those of the network."
         )
     if compared is None or total_variation is None or result.std is None:
         return ""
@@ -217,7 +217,7 @@ SHOWN = {  # what `inference.image` was, of lin-dip
     "mean": "the average of the image that the fitted network draws and of the posterior mean around it",
     "linear": "the posterior mean: the average of all images, weighted by how well they explain the data",
     "dip": "the image that the fitted network draws",
-    "tv": "the image of total variation, which fits the measurements better than the network's",
+    "tv": "the total-variation image, which suits the measurements better than the network's",
 }
 
 

@@ -134,8 +134,8 @@ def heldout_finding(heldout: HeldoutScores) -> Finding:
         level = ORDER[ORDER.index(level) - 1]
     text = (
         f"{kept}; {percent(share)}{chance} of them lie inside their 95 % intervals. Their distances from "
-        f"what the other views predict are {_with_error(size, error)} times what error bars and noise "
-        "announce (root mean square; 1 is ideal)."
+        f"what the other views predict are {_with_error(size, error)} times what the error bars and "
+        "the noise predict (root mean square; 1 is ideal)."
     )
     titles = {"good": "hold", "caution": "are somewhat too narrow", "poor": "are too narrow"}
     title = "are wider than needed" if size < HELDOUT_WIDE else titles[level]

@@ -37,7 +37,7 @@ class Posterior:
             states, or an estimate.
         effective_dimension: how many directions of the sinogram the prior explains.
         freed_pixels: how many pixels were freed because the sinogram contradicted the model there.
-        jitter: the largest that had to be added to the diagonal of a whitened covariance; 0 as a rule.
+        jitter: the largest number that had to be added to the diagonal of a whitened covariance; 0 as a rule.
         regime: exact, compressed or iterative; ``certificate`` what the latter two approximated, and whether
             they converged.
     """

@@ -8,7 +8,7 @@ from ct_dip.data.dicom import is_dicom, read_dicom
 from ct_dip.data.scan_file import read_scan
 from ct_dip.errors import InputError
 
-pydicom = pytest.importorskip("pydicom", reason="pydicom is not installed: pip install ct_dip[dicom]")
+pydicom = pytest.importorskip("pydicom", reason="pydicom is not installed: pip install '.[dicom]'")
 
 
 def write(path, stored, *, drop=(), **changes):

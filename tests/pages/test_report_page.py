@@ -299,9 +299,12 @@ def test_the_page_says_what_total_variation_has_to_do_with_it():
     worse = replace(result, images={**result.images, "tv": np.zeros_like(truth)})
     assert "comes closer" not in page.render_report(worse)
     shown = replace(better, settings={"inference": {"image": "tv"}})
-    assert "The image is that of total variation" in page.render_report(shown)
-    assert "by total variation, which was chosen within" in page.render_report(shown)
-    assert "by total variation, which" not in page.render_report(better)
+    assert "The image shown is the total-variation one" in page.render_report(shown)
+    assert (
+        "total-variation reconstruction; its error bars come from a deep image prior."
+        in page.render_report(shown)
+    )
+    assert "total-variation reconstruction" not in page.render_report(better)
     assert "comes closer" not in page.render_report(shown)
 
 
