@@ -154,6 +154,6 @@ def require(module: str, extra: str) -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         raise InputError(
-            f"the package {module!r} is not installed; run pip install 'ct_dip[{extra}]'"
+            f"the package {module!r} is not installed; run pip install '.[{extra}]' in a clone of ct_dip"
             + (", or give --workers 0 to use this process alone" if extra == "batch" else "")
         ) from error

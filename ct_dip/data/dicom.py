@@ -36,7 +36,7 @@ def read_dicom(path: str | Path, *, index: int | None = None) -> tuple[Floats, f
         import pydicom
     except ImportError as error:
         raise InputError(
-            f"{path} is a DICOM file; reading it needs pydicom: pip install '.[dicom]' in a clone"
+            f"{path} is a DICOM file; reading it needs pydicom: pip install pydicom"
         ) from error
     try:
         dataset = pydicom.dcmread(path)

@@ -118,8 +118,8 @@ def classical_sentence(result: Prediction, scores: Scores | None) -> str:
     compared, total_variation = result.comparison, result.images.get("tv")
     if result.shows_total_variation:
         return (
-            "The image shown is the total-variation one: it predicted held-out views better than the network, or "
-            "the network stayed far above its misfit. The error bars around it are those of the network."
+            "The image shown is the total-variation one: it predicted held-out views better than the network "
+            "did, or fits the measurements far better. The error bars around it are those of the network."
         )
     if compared is None or total_variation is None or result.std is None:
         return ""
