@@ -1,11 +1,14 @@
 """`Recording`: what a file of others holds; `Readings`: a part of it; `Format`: how to get there."""
 
 import dataclasses
+import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from ct_dip.arrays import Floats
 from ct_dip.data.noise import NoiseModel
@@ -13,6 +16,7 @@ from ct_dip.errors import ScanError
 from ct_dip.geometry import FanBeam, Geometry, Volume
 from ct_dip.importers.content import Content
 from ct_dip.importers.options import Options, spelled
+from ct_dip.preprocess.consistency import angles_go_round
 from ct_dip.scanners import view_angles
 
 _FAN = {
@@ -20,6 +24,9 @@ _FAN = {
     "origin_detector": "distance from the axis to the detector",
     "detector_pitch": "width of a detector column",
 }
+
+_FEWEST_VIEWS = 4  # of a full turn and the view that repeats its first
+_SAME_ANGLE = 0.02  # of a step between views
 
 
 class MissingError(ScanError):
@@ -103,6 +110,28 @@ class Recording:
         if not 0 <= options.center <= columns - 1:
             raise ScanError(f"--center {options.center:g} is outside of the columns, 0…{columns - 1}")
         return dataclasses.replace(changed, center_of_rotation=changed.axis_at(options.center))
+
+    def without_repeated_view(self) -> "Recording":
+        """Drop a last view that closes a full turn: it repeats the first, which would count twice."""
+        angles = self.angles
+        if angles is None or len(angles) < _FEWEST_VIEWS or not np.isfinite(angles).all():
+            return self
+        views = len(angles) - 1
+        step, beyond = 2 * math.pi / views, math.remainder(angles[-1] - angles[0], 2 * math.pi)
+        if abs(beyond) > _SAME_ANGLE * step or not angles_go_round(angles[:views]):
+            return self
+
+        def read(first: int, last: int) -> Readings:
+            readings = self.read(first, last)
+            return dataclasses.replace(readings, data=readings.data[:views])
+
+        return dataclasses.replace(
+            self,
+            shape=(views, *self.shape[1:]),
+            angles=angles[:views],
+            read=read,
+            steps=(*self.steps, f"view {views} dropped: it repeats view 0 after a full turn"),
+        )
 
     def axis_at(self, column: float) -> float:
         """Return the centre of rotation, mm, of an axis whose shadow falls on a column."""

@@ -131,4 +131,4 @@ def open_recording(path: str | Path, format: str, options: Options) -> Iterator[
     kind = find_format(look_into(path)) if format == "auto" else known[format]
     options.refuse_others(kind.name, kind.options)
     with kind.open(Path(path), options) as recording, named(Path(path)):
-        yield kind, recording.with_options(options)
+        yield kind, recording.with_options(options).without_repeated_view()

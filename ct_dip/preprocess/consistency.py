@@ -116,6 +116,11 @@ def parallel_views(sinogram: Floats, geometry: Geometry) -> Floats:
 
 def goes_round(geometry: Geometry) -> bool:
     """Whether the views are evenly spaced over exactly one full turn."""
-    angles = np.sort(np.mod(geometry.angles, 2 * math.pi))
-    step = 2 * math.pi / geometry.views
+    return angles_go_round(geometry.angles)
+
+
+def angles_go_round(angles: Floats) -> bool:
+    """Whether angles, rad, are evenly spaced over exactly one full turn."""
+    step = 2 * math.pi / len(angles)
+    angles = np.sort(np.mod(angles, 2 * math.pi))
     return bool(np.abs(np.diff(angles, append=angles[0] + 2 * math.pi) - step).max() < _UNEVEN * step)

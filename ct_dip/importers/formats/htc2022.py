@@ -55,8 +55,6 @@ def _recording(data: Any, name: str) -> Recording:
             f"{name}.sinogram has shape {sinogram.shape}, expected {(len(angles), detectors)}: the views of "
             f"{inside}.angles × numDetectorsPost{hint}"
         )
-    if len(angles) > 1 and abs(angles[-1] - angles[0] - 360) < 1e-6:  # the 721st view repeats the first
-        angles, sinogram = angles[:-1], sinogram[:-1]
     source_origin = _number(parameters, "distanceSourceOrigin", inside)
     project = str(parameters.get("projectName", "")).removeprefix("htc2022_").strip("_")
     return Recording(
