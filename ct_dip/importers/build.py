@@ -6,6 +6,7 @@ All rows of a detector see the object with the same geometry, so that their scan
 import dataclasses
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from ct_dip.importers.options import Options
 from ct_dip.importers.preprocess import integrals_of
 from ct_dip.importers.recording import MissingError, Readings, Recording
 from ct_dip.importers.repairs import make_repair
-from ct_dip.preprocess.doubts import doubts
+from ct_dip.preprocess.doubts import doubts, find_slip
 from ct_dip.preprocess.offset import axis_column, find_detector_offset
 
 _BLOCK_SHARE = 8  # of the memory budget, one over, for the rows that are read at once
@@ -52,7 +53,8 @@ def build_scans(
     views, _, columns = recording.shape
     check_bin(columns, bin)
     check_size("a row of the detector", (views, columns), np.float64)
-    recording, found, error = with_axis(recording, rows[len(rows) // 2], options)
+    axis = with_axis(recording, rows[len(rows) // 2], options)
+    recording = axis.recording
     single = _geometry(recording)
     repair, geometry = make_repair(options, single), single.bin_detectors(bin)
     stated = stated_noise(options) or recording.noise
@@ -72,7 +74,7 @@ def build_scans(
             scan = Scan(
                 sinogram=integrals.sinogram,
                 geometry=geometry,
-                offset_error=error if offset_error is None else offset_error,
+                offset_error=axis.error if offset_error is None else offset_error,
                 ground_truth=recording.truth(row) if own_grid and recording.truth is not None else None,
                 source=_source(recording, row),
             )
@@ -87,8 +89,13 @@ def build_scans(
             scan = dataclasses.replace(
                 scan,
                 noise=noise.model,
-                steps=(*recording.steps, *integrals.steps, *found, *noise.steps),
-                warnings=(*integrals.warnings, *_tilt(recording, geometry, row), *noise.warnings),
+                steps=(*recording.steps, *integrals.steps, *axis.steps, *noise.steps),
+                warnings=(
+                    *integrals.warnings,
+                    *axis.warnings,
+                    *_tilt(recording, geometry, row),
+                    *noise.warnings,
+                ),
             )
             yield row, dataclasses.replace(scan, warnings=(*scan.warnings, *doubts(scan)))
 
@@ -120,17 +127,30 @@ def pick_rows(wanted: str | None, rows: int) -> range:
     return range(start, stop)
 
 
-def with_axis(recording: Recording, row: int, options: Options) -> tuple[Recording, tuple[str, ...], float]:
-    """Return the recording with its rotation axis, what was done to find it, and its standard error, mm.
+@dataclass(frozen=True, kw_only=True)
+class FoundAxis:
+    """A recording with its rotation axis, and how it was found.
 
-    The error is that of the axis's shadow on the detector; 0 where the axis was not searched or not found.
+    Args:
+        error: standard error of the axis's shadow on the detector, mm; 0 where the axis was not searched or
+            not found.
+    """
+
+    recording: Recording
+    error: float = 0.0
+    steps: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def with_axis(recording: Recording, row: int, options: Options) -> FoundAxis:
+    """Find the rotation axis, or the detector offset of a fan beam, where it is not stated.
 
     Raises:
         ScanError: a parallel beam's views do not determine it; the axis of a fan beam is then taken to be in
             the middle.
     """
     if recording.center_of_rotation is not None:
-        return recording, (), 0.0
+        return FoundAxis(recording=recording)
     readings = recording.read(row, row + 1)
     _refuse_second_air(readings, options)
     repair = make_repair(options, None)
@@ -140,16 +160,28 @@ def with_axis(recording: Recording, row: int, options: Options) -> tuple[Recordi
     try:
         offset = find_detector_offset(integrals.sinogram, geometry)
     except ScanError as error:
+        reason = str(error).removesuffix("; state it")
         if not recording.is_fan:
-            raise ScanError(f"{error}; give --center COLUMN") from error
-        step = "rotation axis taken to be in the middle of the fan; --center COLUMN says otherwise"
-        return dataclasses.replace(recording, center_of_rotation=0.0), (step,), 0.0
+            slip = find_slip(integrals.sinogram, geometry)
+            if slip:
+                raise ScanError(f"{reason}: {slip} If that is not it, give --center COLUMN") from error
+            raise ScanError(f"{reason}; give --center COLUMN") from error
+        return FoundAxis(
+            recording=dataclasses.replace(recording, center_of_rotation=0.0),
+            warnings=(
+                "The detector offset could not be found and counts as exactly "
+                f"{recording.detector_offset:g} mm: {reason}. State --detector-offset MM and --offset-error "
+                "MM.",
+            ),
+        )
     if recording.is_fan:
         found = dataclasses.replace(recording, detector_offset=offset.value, center_of_rotation=0.0)
-        return found, (f"detector offset found: {offset} mm",), offset.standard_error
-    column = axis_column(offset, geometry)
-    found = dataclasses.replace(recording, center_of_rotation=recording.axis_at(column.value))
-    return found, (f"rotation axis found at column {column} of row {row}",), offset.standard_error
+        steps = (f"detector offset found: {offset} mm",)
+    else:
+        column = axis_column(offset, geometry)
+        found = dataclasses.replace(recording, center_of_rotation=recording.axis_at(column.value))
+        steps = (f"rotation axis found at column {column} of row {row}",)
+    return FoundAxis(recording=found, error=offset.standard_error, steps=steps)
 
 
 def _refuse_second_air(readings: Readings, options: Options) -> None:

@@ -56,13 +56,29 @@ def doubts(scan: Scan) -> list[str]:
     At most one slip is named, the one that explains the data best. Without one, a wrong detector offset and
     an object that is larger than the grid are.
     """
-    some = scan.select_views(slice(None, None, _step(scan.geometry.views)))
-    sinogram, geometry = narrowed(np.asarray(some.sinogram, dtype=np.float64), some.geometry)
-    if geometry.views < 4 or geometry.detectors < 8 or not sinogram.any():
+    sinogram, geometry = _fewer(scan.sinogram, scan.geometry)
+    if _too_few(sinogram):
         return []
     slip = _slip(sinogram, geometry)
     findings = [slip] if slip else [_wrong_offset(sinogram, geometry), _outside(sinogram, geometry)]
     return [finding for finding in findings if finding]
+
+
+def find_slip(sinogram: Floats, geometry: Geometry) -> str | None:
+    """Return the slip that explains the data best, for views of which no scan can be made."""
+    sinogram, geometry = _fewer(sinogram, geometry)
+    return None if _too_few(sinogram) else _slip(sinogram, geometry)
+
+
+def _fewer(sinogram: Floats, geometry: Geometry) -> tuple[Floats, Geometry]:
+    """Return views and bins that suffice."""
+    some = slice(None, None, _step(geometry.views))
+    return narrowed(np.asarray(sinogram, dtype=np.float64)[some], geometry.select_views(some))
+
+
+def _too_few(sinogram: Floats) -> bool:
+    views, detectors = sinogram.shape
+    return views < 4 or detectors < 8 or not sinogram.any()
 
 
 def _slip(sinogram: Floats, geometry: Geometry) -> str | None:
@@ -169,7 +185,8 @@ def _outside(sinogram: Floats, geometry: Geometry) -> str | None:
         hint = " (are source_origin and origin_detector exchanged?)"
     return (
         f"The object reaches {reach:.3g} mm from the rotation axis, but the corners of the grid are at "
-        f"{end:.3g} mm. Use a wider grid, or check detector_pitch and distances{hint}."
+        f"{end:.3g} mm. Check the rotation axis (center_of_rotation, ct-dip import --center), detector_pitch "
+        f"and distances{hint}, or use a wider grid."
     )
 
 

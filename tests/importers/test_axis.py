@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from ct_dip.data.simulate import NoiseLevel, simulate
+from ct_dip.errors import ScanError
 from ct_dip.geometry import Volume
 from ct_dip.importers.run import import_scan
 from ct_dip.scanners import scanner
@@ -51,3 +52,37 @@ def test_views_that_do_not_close_a_turn_are_kept(tmp_path):
     there_and_back = np.r_[scan.geometry.angles, scan.geometry.angles[::-1]]
     path = write(tmp_path / "a.npz", np.r_[scan.sinogram, scan.sinogram[::-1]], there_and_back)
     assert import_scan(path, detector_offset=OFFSET).geometry.views == 120
+
+
+def test_an_offset_of_a_fan_that_is_not_found_is_warned_of(tmp_path):
+    """Views over part of a turn cannot be compared; the offset is taken to be 0, without an error."""
+    scan = measured(arc=4.0, **FAN)
+    pitch = scan.geometry.detector_pitch
+    path = write(tmp_path / "a.npz", scan.sinogram, scan.geometry.angles)
+    found = as_a_stranger(path, detector_pitch=pitch, **FAN)
+    (warning,) = (each for each in found.warnings if "could not be found" in each)
+    assert "if they go round evenly, once" in warning
+    assert "--detector-offset MM and --offset-error MM" in warning
+    known = as_a_stranger(path, detector_pitch=pitch, detector_offset=OFFSET, **FAN)
+    assert not any("could not be found" in each for each in known.warnings)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "options", "words"),
+    [
+        (lambda p, angles: (p, angles), {"degrees": True}, "radians that were taken for degrees"),
+        (lambda p, angles: (p.T, np.linspace(0, math.pi, 70, endpoint=False)), {}, "looks transposed"),
+    ],
+)
+def test_a_slip_that_spoils_the_search_for_the_axis_is_named(tmp_path, spoil, options, words):
+    scan = measured(arc=math.pi, offset=4.0)
+    path = write(tmp_path / "a.npz", *spoil(scan.sinogram, scan.geometry.angles))
+    with pytest.raises(ScanError, match=rf"{words}.* give --center COLUMN"):
+        as_a_stranger(path, **options)
+
+
+def test_a_wrong_column_is_suspected_first(tmp_path):
+    scan = measured(arc=math.pi)
+    path = write(tmp_path / "a.npz", scan.sinogram, scan.geometry.angles)
+    found = as_a_stranger(path, center=10)
+    assert any("--center" in warning for warning in found.warnings)
