@@ -28,7 +28,7 @@ def export(
         ),
     ] = None,
     spacing: Annotated[
-        float | None, typer.Option(help="Distance between slices in mm. Default: the width of a pixel.")
+        float | None, typer.Option(help="Distance between the slices of a volume in mm.")
     ] = None,
     verbose: Verbose = False,
 ) -> None:
@@ -48,10 +48,7 @@ def export(
     what = "mean" if first.std is None else "mean and standard deviation"
     missing = f"; method {first.method} gives no standard deviation" if first.std is None else ""
     slices = f"{len(loaded)} slices of " if len(loaded) > 1 else ""
-    apart = ""
-    if slices:
-        assumed = " (the width of a pixel; --spacing MM says otherwise)" if spacing is None else ""
-        apart = f", {first.pixel_size if spacing is None else spacing:g} mm apart{assumed}"
+    apart = f", {spacing:g} mm apart" if slices else ""
     print_line(
         f"{', '.join(map(str, written))}: {what} of {slices}{rows} × {columns} pixels of "
         f"{first.pixel_size:g} mm{apart}, in 1/mm{missing}"

@@ -49,7 +49,7 @@ def export(
             folder of result files, in the order of their names.
         out: ``NAME`` or, say, ``NAME.tif``; the files are ``NAME-mean.tif`` and ``NAME-std.tif``.
         format: ``tiff``, ``npy`` or ``nifti``; by default what the ending of ``out`` says, else ``tiff``.
-        spacing: distance between slices, mm; a pixel's size if not given.
+        spacing: distance between slices of a volume, mm, which needs it: results do not say it.
 
     Returns:
         The files. None appears, or takes the place of an older one, before all are safely on the disk.
@@ -63,6 +63,11 @@ def export(
     given = [result] if isinstance(result, Prediction | str | Path) else result
     results = [load_result(each) for each in expand_folders(given)]
     pixel_size = _check_slices(results)
+    if spacing is None and len(results) > 1:
+        raise InputError(
+            f"results do not say how far apart these {len(results)} slices are: give the spacing in mm "
+            "(--spacing MM), which ct-dip info shows for the scan of a detector's row"
+        )
     grid = _Grid(pixel_size, check_positive(pixel_size if spacing is None else spacing, "spacing", "mm"))
     parts = {"mean": [result.mean for result in results]}
     if deviations := [result.std for result in results if result.std is not None]:

@@ -89,7 +89,13 @@ def build_scans(
             scan = dataclasses.replace(
                 scan,
                 noise=noise.model,
-                steps=(*recording.steps, *integrals.steps, *axis.steps, *noise.steps),
+                steps=(
+                    *recording.steps,
+                    *integrals.steps,
+                    *axis.steps,
+                    *_distance(recording, single),
+                    *noise.steps,
+                ),
                 warnings=(
                     *integrals.warnings,
                     *axis.warnings,
@@ -220,6 +226,13 @@ def _source(recording: Recording, row: int) -> str:
     if recording.detector_pitch is None:
         words += ", pitch not stated: 1 mm stands for a column"
     return words + semicolon + licence
+
+
+def _distance(recording: Recording, single: Geometry) -> tuple[str, ...]:
+    """Distance of neighbouring rows, which slices of a volume have; items of a dataset have none."""
+    if recording.shape[1] == 1 or recording.volume is not None:
+        return ()
+    return (f"rows are {single.origin_pitch:.4g} mm apart at the rotation axis if the pixels are square",)
 
 
 def _tilt(recording: Recording, geometry: Geometry, row: int) -> tuple[str, ...]:

@@ -74,8 +74,9 @@ def test_a_folder_of_results_is_a_volume(folder, capsys):
     for name in ("b", "a"):
         write_result(read_result("r.h5"), f"results/{name}.h5")
     (folder / "results/a.png").write_bytes(b"a picture of it")
-    assert main("export results --out volume".split()) == 0
-    assert "2 slices of 6 × 8 pixels of 0.5 mm, 0.5 mm apart (the width" in capsys.readouterr().out
+    fails(capsys, "export results --out volume", "how far apart these 2 slices are", "--spacing MM")
+    assert main("export results --spacing 0.7 --out volume".split()) == 0
+    assert "2 slices of 6 × 8 pixels of 0.5 mm, 0.7 mm apart" in capsys.readouterr().out
     assert tifffile.imread("volume-mean.tif").shape == (2, 6, 8)
     fails(capsys, "export . --out results --format npy", "results is a folder; give a name")
     fails(capsys, "export r.h5 --out image.png", ".png is not an ending of an export", ".nii.gz")

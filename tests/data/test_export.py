@@ -185,7 +185,9 @@ def test_slices_that_do_not_fit_together_are_refused(tmp_path):
         (result(std=False), "standard deviation"),
     ):
         with pytest.raises(InputError, match=words):
-            export([first, other], tmp_path / "v", "npy")
+            export([first, other], tmp_path / "v", "npy", spacing=1.0)
+    with pytest.raises(InputError, match="do not say how far apart"):
+        export([first, first], tmp_path / "v", "npy")
     with pytest.raises(InputError, match="spacing"):
         export([first, first], tmp_path / "v", "npy", spacing=-1.0)
     assert not list(tmp_path.iterdir())

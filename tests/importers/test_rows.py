@@ -91,6 +91,9 @@ def test_from_rows_to_a_volume(tmp_path, monkeypatch, capsys):
     assert main(["reconstruct", *names, "--method", "fbp", "--out", "results"]) == 0
     results = [f"results/{name}" for name in names]
     capsys.readouterr()
-    assert main(["export", *results, "--format", "tiff", "--out", "volume"]) == 0
+    assert main(["export", *results, "--format", "tiff", "--out", "volume"]) == 2
+    assert "--spacing" in capsys.readouterr().err
+    assert any("rows are 0.5 mm apart" in step for step in read_scan(names[0]).steps)
+    assert main(["export", *results, "--spacing", "0.5", "--format", "tiff", "--out", "volume"]) == 0
     assert "2 slices of 16 × 16" in capsys.readouterr().out
     assert tifffile.imread("volume-mean.tif").shape == (2, 16, 16)
