@@ -55,6 +55,9 @@ class Options:
         for name in numbers:
             if not 0 < getattr(self, name) < math.inf:
                 raise InputError(f"{spelled(name)} {getattr(self, name)} must be a positive number")
+        for name in ("angles", "degrees"):
+            if self.arc is not None and getattr(self, name):
+                raise InputError(f"--arc and {spelled(name)} exclude each other; drop one")
         said = [spelled(name) for name in numbers] + [f"--noise {self.noise}"] * (self.noise != "auto")
         if len(said) > 1:
             raise InputError(f"{' and '.join(said)} exclude each other; drop one")
@@ -74,7 +77,8 @@ class Options:
         """
         for name, value in self.given.items():
             if name not in (*known, *SHARED):
-                shown = spelled(name) if value is True else f"{spelled(name)} {value}"
+                typed = f"{math.degrees(self.arc):g}" if name == "arc" and self.arc else value
+                shown = spelled(name) if value is True else f"{spelled(name)} {typed}"
                 reads = ", ".join(map(spelled, known)) or "none of the options about a file"
                 raise InputError(
                     f"{shown} has no meaning with format {format}, which reads {reads}; drop it, or name "

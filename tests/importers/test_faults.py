@@ -92,7 +92,8 @@ FLATS = np.random.default_rng(0).normal(2000, 20, (9, 1, 48))
     ("changes", "options", "words"),
     [
         ({"drop": ["data_white"]}, "", ("exchange/data_white",)),
-        ({"drop": ["theta"]}, "", ("exchange/theta",)),
+        ({"drop": ["theta"]}, "", ("angles", "--arc DEGREES", "--angles NAME")),
+        ({}, "--angles exchange/thet", ("exchange/thet", "--angles", "--arc DEGREES")),
         ({"theta": np.arange(59.0)}, "", ("exchange/theta", "(59,)", "(60,)")),
         ({"theta": np.full(60, np.nan)}, "--center 20", ("angles[0] is nan",)),
         ({"data": FRAMES[:, 0]}, "", ("exchange/data", "(60, 48)", "(frames, rows, columns)")),
@@ -162,6 +163,8 @@ def test_numpy(folder, refused, changes, words):
         ("--flat 3", ("'flat'", "--counts")),
         ("--counts --air 12", ("--air 12", "half of 24")),
         ("--arc 180 --angles angles", ("--arc", "--angles", "exclude")),
+        ("--arc 180 --degrees", ("--arc", "--degrees", "exclude")),
+        ("--counts --flat 3 --air 5", ("--air 5", "flat", "drop one")),
         ("--sinogram p", ("--sinogram p", "no such array", "sinogram (20, 24)")),
         ("--source-origin 9", ("--origin-detector MM",)),
         ("--transpose", ("angles", "(24,)")),
@@ -185,7 +188,9 @@ def test_options(folder, refused, options, words):
 def test_an_option_that_a_format_does_not_read_is_refused(folder, refused, option):
     htc("in.mat")
     name, _, value = option.partition("=")
-    refused(f"--{name}", "no meaning with format htc2022", "drop it", options=f"--{name} {value}")
+    refused(
+        f"--{name} {value}".rstrip(), "no meaning with format htc2022", "drop it", options=f"--{name} {value}"
+    )
 
 
 def test_files_that_are_no_scans(folder, refused, capsys):

@@ -110,6 +110,19 @@ def test_a_dark_current_of_any_size_cancels(tmp_path):
     assert after.noise.photons == pytest.approx(before.noise.photons, rel=1e-9)
 
 
+def test_data_exchange_without_angles_takes_those_it_is_told(tmp_path, capsys):
+    exchange(tmp_path / "e")
+    usual = import_scan(tmp_path / "e", center=21.3)
+    exchange(tmp_path / "t", drop=["theta"])
+    with h5py.File(tmp_path / "t", "r+") as file:
+        file["exchange/turned"] = np.rad2deg(usual.geometry.angles)
+    assert main(["info", str(tmp_path / "t")]) == 0
+    assert "angles not stated" in capsys.readouterr().out
+    for options in ({"arc": np.pi}, {"angles": "exchange/turned"}):
+        told = import_scan(tmp_path / "t", center=21.3, **options)
+        assert np.allclose(told.geometry.angles, usual.geometry.angles)
+
+
 def test_data_exchange_takes_row_axis_and_pitch(tmp_path):
     exchange(tmp_path / "e", rows=3)
     scan = import_scan(tmp_path / "e", row=2, center=21.3, detector_pitch=0.01, bin=4)

@@ -144,8 +144,6 @@ def _others(file: ArrayFile, name: str, options: Options, rows: int, columns: in
 
 def _angles(file: ArrayFile, options: Options, views: int, shape: tuple[int, ...]) -> Floats | None:
     if options.arc is not None:
-        if options.angles is not None:
-            raise ScanError("--arc and --angles exclude each other; drop one")
         return None  # which the arc replaces
     name = options.angles or "angles"
     if options.angles is None and name not in file.names:

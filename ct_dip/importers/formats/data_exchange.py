@@ -11,6 +11,7 @@ from pathlib import Path
 
 import h5py
 
+from ct_dip.arrays import Floats
 from ct_dip.data.plain_hdf5 import Linked, open_linked
 from ct_dip.errors import ScanError
 from ct_dip.importers.frames import get_stack, plain, read_angles, read_rows, read_text
@@ -19,7 +20,7 @@ from ct_dip.importers.options import Options
 from ct_dip.importers.recording import Format, Readings, Recording
 
 _NAMES = ("data", "data_white", "data_dark")
-_NEEDED = "a scan has exchange/data, data_white, data_dark and theta: add it"
+_NEEDED = "a scan has exchange/data, data_white and data_dark: add it"
 
 
 @contextlib.contextmanager
@@ -28,11 +29,11 @@ def _open(path: Path, options: Options) -> Iterator[Recording]:
     with contextlib.ExitStack() as stack:
         with reading(path, "a Data Exchange file"), named(path):
             file = stack.enter_context(open_linked(path))
-            recording = _recording(path, file)
+            recording = _recording(path, file, options)
         yield recording
 
 
-def _recording(path: Path, file: Linked) -> Recording:
+def _recording(path: Path, file: Linked, options: Options) -> Recording:
     data, white, dark = stacks = [get_stack(file, f"exchange/{name}", _NEEDED) for name in _NAMES]
     for name, stack in zip(_NAMES, stacks, strict=True):
         if stack.shape[1:] != data.shape[1:]:
@@ -52,9 +53,16 @@ def _recording(path: Path, file: Linked) -> Recording:
         shape=data.shape,
         read=read,
         counts=True,
-        angles=read_angles(file, "exchange/theta", len(data)),
+        angles=_angles(file, len(data), options),
         source=f"Data Exchange, {title or 'no title'}; the file states no licence",
     )
+
+
+def _angles(file: Linked, views: int, options: Options) -> Floats | None:
+    """Angles by the name that the user gives, or theta, rad; ``None`` where the file does not have it."""
+    if options.arc is not None or (options.angles is None and file.get("exchange/theta") is None):
+        return None
+    return read_angles(file, options.angles or "exchange/theta", views, options.degrees)
 
 
 def _check_axes(dataset: h5py.Dataset, name: str) -> None:
@@ -66,7 +74,7 @@ def _check_axes(dataset: h5py.Dataset, name: str) -> None:
 FORMAT = Format(
     name="data-exchange",
     about="Data Exchange of synchrotrons, HDF5: counts, flats, darks",
-    options=("center", "detector_pitch"),
+    options=("angles", "arc", "degrees", "center", "detector_pitch"),
     recognises=lambda content: content.kind == "hdf5" and "exchange" in content.names,
     open=_open,
 )
