@@ -9,7 +9,7 @@ import typer
 
 from ct_dip.cli.console import message, print_line
 from ct_dip.cli.options import Verbose, check_result_name, parse_angle
-from ct_dip.errors import InputError
+from ct_dip.errors import CtDipError, InputError
 
 if TYPE_CHECKING:
     from ct_dip.data.scan import Scan
@@ -190,9 +190,16 @@ def import_(
         noise_std=noise_std,
         photons=photons,
     )
-    for number, scan in scans:
-        path = out if rows is None else out.with_stem(f"{out.stem}_row{number:04d}")
-        _write(scan, path, views=views, reference_out=reference_out, steps=rows is None)
+    written: list[Path] = []
+    try:
+        for number, scan in scans:
+            path = out if rows is None else out.with_stem(f"{out.stem}_row{number:04d}")
+            _write(scan, path, views=views, reference_out=reference_out, steps=rows is None)
+            written.append(path)
+    except CtDipError:
+        if written:
+            message(f"the rows before are imported: {written[0]} to {written[-1]}")
+        raise
 
 
 def _check(file: Path, out: Path, reference_out: Path | None, *, several: bool) -> None:

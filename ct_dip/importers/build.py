@@ -3,6 +3,7 @@
 All rows of a detector see the object with the same geometry, so that their scans share one ray transform.
 """
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Iterator
@@ -68,42 +69,55 @@ def build_scans(
         readings = recording.read(block.start, block.stop)
         _refuse_second_air(readings, options)
         for row in block:
-            integrals = integrals_of(
-                readings.row(row - block.start), counts=recording.counts, bin=bin, repair=repair
-            )
-            scan = Scan(
-                sinogram=integrals.sinogram,
-                geometry=geometry,
-                offset_error=axis.error if offset_error is None else offset_error,
-                ground_truth=recording.truth(row) if own_grid and recording.truth is not None else None,
-                source=_source(recording, row),
-            )
-            noise = find_noise(
-                np.asarray(scan.sinogram, dtype=np.float64),
-                geometry,
-                choice=options.noise,
-                counts=recording.counts,
-                stated=stated,
-                air=integrals.noise,
-            )
-            scan = dataclasses.replace(
-                scan,
-                noise=noise.model,
-                steps=(
-                    *recording.steps,
-                    *integrals.steps,
-                    *axis.steps,
-                    *_distance(recording, single),
-                    *noise.steps,
-                ),
-                warnings=(
-                    *integrals.warnings,
-                    *axis.warnings,
-                    *_tilt(recording, geometry, row),
-                    *noise.warnings,
-                ),
-            )
-            yield row, dataclasses.replace(scan, warnings=(*scan.warnings, *doubts(scan)))
+            with _named_row(row, several=len(rows) > 1):
+                integrals = integrals_of(
+                    readings.row(row - block.start), counts=recording.counts, bin=bin, repair=repair
+                )
+                scan = Scan(
+                    sinogram=integrals.sinogram,
+                    geometry=geometry,
+                    offset_error=axis.error if offset_error is None else offset_error,
+                    ground_truth=recording.truth(row) if own_grid and recording.truth is not None else None,
+                    source=_source(recording, row),
+                )
+                noise = find_noise(
+                    np.asarray(scan.sinogram, dtype=np.float64),
+                    geometry,
+                    choice=options.noise,
+                    counts=recording.counts,
+                    stated=stated,
+                    air=integrals.noise,
+                )
+                scan = dataclasses.replace(
+                    scan,
+                    noise=noise.model,
+                    steps=(
+                        *recording.steps,
+                        *integrals.steps,
+                        *axis.steps,
+                        *_distance(recording, single),
+                        *noise.steps,
+                    ),
+                    warnings=(
+                        *integrals.warnings,
+                        *axis.warnings,
+                        *_tilt(recording, geometry, row),
+                        *noise.warnings,
+                    ),
+                )
+                scan = dataclasses.replace(scan, warnings=(*scan.warnings, *doubts(scan)))
+            yield row, scan
+
+
+@contextlib.contextmanager
+def _named_row(row: int, *, several: bool) -> Iterator[None]:
+    """Say which of several rows an error is about."""
+    try:
+        yield
+    except ScanError as error:
+        if not several:
+            raise
+        raise type(error)(f"row {row}: {error}") from error
 
 
 def pick_rows(wanted: str | None, rows: int) -> range:

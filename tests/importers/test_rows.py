@@ -79,6 +79,20 @@ def test_only_the_rows_that_are_asked_for_are_read(tmp_path, monkeypatch):
     assert set(map(str, read)) == {"slice(2, 3, None)", "slice(3, 4, None)"}
 
 
+def test_a_row_that_cannot_be_imported_is_named_and_those_before_stay(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    exchange(tmp_path / "e.h5", rows=4)
+    with h5py.File("e.h5", "r+") as file:
+        file["exchange/data_white"][:, 2, 7] = 100  # as dark as without light: a dead detector
+    assert main("import e.h5 --rows all --center 21.3 --out s.h5".split()) == 2
+    said = capsys.readouterr().err
+    assert "e.h5: row 2: column 7" in said
+    assert "s_row0000.h5 to s_row0001.h5" in said
+    assert sorted(path.name for path in tmp_path.glob("s*")) == ["s_row0000.h5", "s_row0001.h5"]
+    assert main("import e.h5 --row 2 --center 21.3 --out s.h5".split()) == 2
+    assert "e.h5: column 7" in capsys.readouterr().err
+
+
 def test_from_rows_to_a_volume(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     exchange(tmp_path / "e.h5", rows=3)
