@@ -23,7 +23,7 @@ _NOISE_OVERSTATED = 0.3  # times; noise that neighbouring detectors share looks 
 _BELOW_ZERO = 5.0  # deviations of the noise
 _BELOW_ZERO_SHARE = 0.01  # of the measurements
 _DRIFT = 0.02  # of the largest line integral, that an air value may be off by
-_FEWEST_BINS = 8  # that tell noise from signal
+_FEWEST_BINS = 8  # or views, that tell noise from signal
 _CUT = 0.1  # of the largest line integral, at the detector's end
 _CUT_SHARE = 0.1  # of the views
 
@@ -109,13 +109,21 @@ def _negative(scan: Scan, sinogram: Floats) -> str | None:
 
 
 def _noise(scan: Scan, sinogram: Floats) -> str | None:
-    """Compare the stated noise with third differences along the detector."""
+    """Compare the stated noise with third differences along the detector, and from view to view.
+
+    Bins may be too wide to tell noise from the object, or views too far apart: the smaller difference says
+    how much of it can be noise.
+    """
     if scan.noise is None or sinogram.shape[1] < _FEWEST_BINS:
         return None
-    ratio = third_difference_ratio(sinogram, scan.noise.variance(scan.sinogram))
-    if ratio > _NOISE_UNDERSTATED:
+    variance = scan.noise.variance(scan.sinogram)
+    ratio = least = third_difference_ratio(sinogram, variance)
+    if len(sinogram) >= _FEWEST_BINS:
+        order = np.argsort(scan.geometry.angles, kind="stable")
+        least = min(ratio, third_difference_ratio(sinogram[order].T, variance[order].T))
+    if least > _NOISE_UNDERSTATED:
         return (
-            f"Neighbouring measurements differ {ratio:.0f} times as much as the stated noise allows. State "
+            f"Neighbouring measurements differ {least:.0f} times as much as the stated noise allows. State "
             "the noise that the data have, or none: it will be estimated."
         )
     if ratio < _NOISE_OVERSTATED:

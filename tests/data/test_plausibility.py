@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ct_dip.data.noise import WhiteNoise
+from ct_dip.data.noise import WhiteNoise, third_difference_ratio
 from ct_dip.data.phantoms import PHANTOMS
 from ct_dip.data.plausibility import implausible
 from ct_dip.data.simulate import NoiseLevel, simulate
@@ -76,6 +76,20 @@ def test_a_stated_noise_that_the_data_do_not_have_is_said(factor, words):
     scan = measured(noise=0.05, size=96)
     (warning,) = implausible(replace(scan, noise=WhiteNoise(std=factor * scan.noise.std)))
     assert words in warning
+
+
+def test_signal_in_few_wide_bins_is_not_taken_for_noise():
+    """Views are close enough to tell that the noise is as stated, and that a smaller one is not."""
+    volume = Volume(shape=(40, 40))
+    geometry = scanner(volume, views=720, detectors=15, detector_pitch=4.0)
+    scan = simulate("ellipses", geometry, noise=NoiseLevel(relative=0.002), seed=0)
+    scan = replace(scan, ground_truth=None)
+    assert third_difference_ratio(scan.sinogram, scan.variance) > 20
+    shuffled = np.random.default_rng(0).permutation(720)
+    for some in (scan, scan.select_views(shuffled)):
+        assert implausible(some) == []
+        (warning,) = implausible(replace(some, noise=WhiteNoise(std=1e-2 * scan.noise.std)))
+        assert "as much as the stated noise" in warning
 
 
 def test_lengths_in_other_units_are_said():
