@@ -69,7 +69,9 @@ def test_half_of_the_neutron_scan_has_the_axis_of_the_whole(real_data):
     whole = find_detector_offset(sinogram, geometry)
     half = find_detector_offset(sinogram[:230], geometry.select_views(slice(0, 230)))
     assert abs(whole.value - half.value) < 3 * math.hypot(whole.standard_error, half.standard_error)
-    assert axis_column(whole, geometry).value == pytest.approx(245.1, abs=0.5)  # algotom: 245.1
+    column = axis_column(whole, geometry)  # low and high orders disagree, and the standard error knows it
+    assert column.value == pytest.approx(245.1, abs=3 * column.standard_error)  # algotom: 245.1
+    assert column.standard_error < 0.2
 
 
 def test_htc_is_corrected_already(real_data):
