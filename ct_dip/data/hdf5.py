@@ -13,6 +13,7 @@ from ct_dip.data.plain_hdf5 import open_hdf5, refuse_indirect, seal
 from ct_dip.errors import InputError, ScanError
 from ct_dip.files import write_bytes
 
+_ENDINGS = (".h5", ".hdf5")
 _IMPORT_HINT = "ct-dip import makes a scan file of a measured scan"
 
 
@@ -91,6 +92,10 @@ def _open(path: str | Path, error: type[InputError], *, any_links: bool = False)
     if path.is_dir():
         first = f"; run ct-dip import {path} --out scan.h5 first" if error is ScanError else ""
         raise error(f"{path} is a folder, expected an HDF5 file{first}")
+    if error is ScanError and path.suffix not in _ENDINGS and path.is_file() and not h5py.is_hdf5(path):
+        raise error(
+            f"{path} is not an HDF5 file; of a measured scan, run ct-dip import {path} --out scan.h5 first"
+        )
     try:
         with open_hdf5(path) as file:
             if not any_links:

@@ -42,7 +42,9 @@ def _geometry(recording: Recording) -> dict[str, str]:
     if recording.is_fan:
         source, detector = _mm(recording.source_origin), _mm(recording.origin_detector)
         beam = f"fan beam, {source} to the axis, {detector} to the detector"
-    axis = "not stated: it will be found" if not recording.is_fan else "not stated: in the middle of the fan"
+    axis = "not stated: it will be found"
+    if recording.is_fan:
+        axis = "not stated: the detector offset will be found if the views go round evenly, else 0"
     if recording.center_of_rotation is not None:
         axis = f"{recording.center_of_rotation:g} mm from the central ray"
         if not recording.is_fan:

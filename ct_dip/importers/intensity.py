@@ -31,7 +31,12 @@ def check_readings(values: Floats, name: str) -> Floats:
     values = np.asarray(values, dtype=np.float64)
     for wrong, words, fix in (
         (~np.isfinite(values), "not finite", "interpolate dead detectors first"),
-        (values < 0, "negative, an intensity cannot be", "line integrals are imported without --counts"),
+        (
+            values < 0,
+            "negative, an intensity cannot be",
+            "where the dark current was subtracted already, set them to 0 first; line integrals are imported "
+            "without --counts",
+        ),
     ):
         if wrong.any():
             place = tuple(int(i) for i in np.argwhere(wrong)[0])

@@ -162,6 +162,8 @@ def test_files_that_are_not_scans(scan, folder, capsys):
         fails(capsys, verb.format("text.h5"), "text.h5")
         fails(capsys, verb.format("nan.h5"), "sinogram[2, 3] is nan")
         fails(capsys, verb.format("nowhere.h5"), "does not exist")
+    (folder / "view.tif").write_bytes(b"II*\0" + bytes(100))
+    fails(capsys, "reconstruct view.tif --out r.h5", "run ct-dip import view.tif --out scan.h5 first")
     fails(capsys, "reconstruct foreign.h5 --out r.h5", "foreign.h5", "ct-dip import")
     assert main(["info", "foreign.h5"]) == 0
     assert "--sinogram NAME; the file has data (3,)" in capsys.readouterr().out

@@ -99,7 +99,7 @@ FLATS = np.random.default_rng(0).normal(2000, 20, (9, 1, 48))
         ({"data": FRAMES[:, 0]}, "", ("exchange/data", "(60, 48)", "(frames, rows, columns)")),
         ({"data_dark": np.zeros((2, 1, 47))}, "", ("data_dark", "1 × 47", "1 × 48")),
         ({"data": with_nan(np.repeat(FRAMES, 4, 1))[:, 3:]}, "", ("[3, 3] is nan",)),
-        ({"data": -FRAMES}, "", ("exchange/data", "negative")),
+        ({"data": -FRAMES}, "", ("exchange/data", "negative", "set them to 0 first")),
         ({"data": 0 * FRAMES}, "", ("no light",)),
         ({"data_white": np.full((9, 1, 48), 65535)}, "", ("saturated", "65535")),
         ({"data_white": FLATS * (np.arange(48) != 7)}, "", ("column 7", "dead detector")),

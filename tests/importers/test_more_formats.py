@@ -17,7 +17,7 @@ from ct_dip.importers.formats.fips_lotus import fitted_pitch
 from ct_dip.importers.options import Options
 from ct_dip.importers.run import import_scan
 from ct_dip.scanners import view_angles
-from tests.importers.files import AIR, disk, lotus, nikon, nxtomo, readings, tiff_folder
+from tests.importers.files import AIR, disk, lotus, nikon, nxtomo, readings, tiff_folder, walnut
 
 ROUNDED = 2e-3  # of counts of some hundred to whole numbers, and of four flats; five deviations
 FLATS = 5 / np.sqrt(4 * AIR)
@@ -290,6 +290,20 @@ def test_arrays_by_their_names(tmp_path, ending):
         import_scan(tmp_path / f"a.{ending}", **(options | {"flat": prefix + "full"}))
 
 
+@pytest.mark.parametrize("ending", ["npz", "mat", "h5"])
+@pytest.mark.parametrize("text", ["my scanner", b"my scanner"])
+def test_the_source_is_text_in_any_kind_of_file(tmp_path, ending, text):
+    path = tmp_path / f"a.{ending}"
+    parts = {"sinogram": disk(view_angles(40))[:, 0], "angles": view_angles(40), "source": text}
+    if ending == "h5":
+        with h5py.File(path, "w") as file:
+            for name, values in parts.items():
+                file[name] = values
+    else:
+        write_parts(path, parts)
+    assert import_scan(path).source.startswith("my scanner, pitch not stated")
+
+
 def test_info_says_what_is_missing_and_an_import_with_that_works(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     tiff_folder(tmp_path / "scan", views=6, rows=2)
@@ -310,6 +324,8 @@ def test_info_says_what_is_missing_and_an_import_with_that_works(tmp_path, capsy
     assert main("info a.h5 --json".split()) == 0
     steps = re.search(r'"steps": \[(.*?)\]', capsys.readouterr().out, re.DOTALL)[1]
     assert "dark current subtracted" in steps
+    walnut(tmp_path / "walnut.mat")
+    assert "the detector offset will be found" in describe(tmp_path / "walnut.mat")["rotation axis"]
     nikon(tmp_path / "nikon", rows=1)
     assert "needs no further options" in describe(tmp_path / "nikon")["to import"]
     np.savez("parts.npz", p=np.ones((3, 4)))

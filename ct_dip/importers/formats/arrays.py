@@ -45,6 +45,7 @@ from ct_dip.data.noise import NoiseModel, PhotonNoise, WhiteNoise
 from ct_dip.errors import ScanError
 from ct_dip.importers.array_file import ArrayFile, open_arrays
 from ct_dip.importers.flats import frames_of
+from ct_dip.importers.frames import plain
 from ct_dip.importers.open import named
 from ct_dip.importers.options import BEAM, Options
 from ct_dip.importers.recording import Format, MissingError, Readings, Recording
@@ -95,9 +96,16 @@ def _recording(path: Path, file: ArrayFile, options: Options) -> Recording:
         counts=options.counts,
         angles=angles,
         noise=_noise(file),
-        source=str(np.asarray(file.get("source"))) if "source" in file.names else path.name,
+        source=_source(file) or path.name,
         **lengths,  # type: ignore[arg-type]
     )
+
+
+def _source(file: ArrayFile) -> str:
+    """Return the text of ``source``; empty without."""
+    if "source" not in file.names:
+        return ""
+    return " ".join(str(plain(text)) for text in np.ravel(np.asarray(file.get("source"))))
 
 
 def _refuse_slips(file: ArrayFile) -> None:
