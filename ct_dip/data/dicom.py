@@ -35,9 +35,7 @@ def read_dicom(path: str | Path, *, index: int | None = None) -> tuple[Floats, f
     try:
         import pydicom
     except ImportError as error:
-        raise InputError(
-            f"{path} is a DICOM file; reading it needs pydicom: pip install pydicom"
-        ) from error
+        raise InputError(f"{path} is a DICOM file; reading it needs pydicom: pip install pydicom") from error
     try:
         dataset = pydicom.dcmread(path)
         values = _frame(dataset, index)
