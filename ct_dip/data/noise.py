@@ -14,7 +14,6 @@ from ct_dip.errors import ScanError
 ZERO_COUNT = 0.1
 _MOST_PHOTONS = 1e15  # beyond that no Poisson generator goes, and no noise is left
 _FEWEST_BINS = 4  # of a third difference
-_OVERSTATED = 1.25  # times the noise that third differences may show of it alone, see `estimate_white_std`
 _MAD = 0.6744897501960817  # median absolute deviation of a Gaussian whose standard deviation is 1
 
 
@@ -180,7 +179,7 @@ def unexplained_variance(sinogram: Floats, variance: Floats) -> float:
     if sinogram.shape[-1] < _FEWEST_BINS:
         return 0.0
     ratio = third_difference_ratio(sinogram, variance)
-    return max(0.0, ratio**2 - _OVERSTATED**2) * float(np.median(variance))
+    return max(0.0, ratio**2 - 1) * float(np.median(variance))
 
 
 def estimate_photons(sinogram: Floats) -> float | None:
