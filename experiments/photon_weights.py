@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.object_list import Item, make_scan
 from ct_dip.arrays import Floats
-from ct_dip.data.noise import WhiteNoise, estimate_white_std
+from ct_dip.data.noise import WhiteNoise, third_difference_ratio
 from ct_dip.data.scan import Scan
 from ct_dip.pipeline import reconstruct
 
@@ -57,7 +57,7 @@ def row(kind: str, side: int, photons: int) -> str:
         quality(dataclasses.replace(scan, noise=noise))
         for noise in (Stated(std=typical, values=scan.variance), WhiteNoise(std=typical), scan.noise)
     ]
-    third = estimate_white_std(scan.sinogram) / typical
+    third = third_difference_ratio(scan.sinogram, scan.variance)
     return f"| {kind}, {photons:,} | {third:.2f} | {' | '.join(f'{each:.2f}' for each in images)} |"
 
 
