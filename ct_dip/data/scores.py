@@ -181,7 +181,7 @@ class HeldoutScores:
         coverage: share of held-out line integrals inside the central interval, by nominal level.
         rms_z: root mean square of the standardised residuals; 1 for right error bars.
         rms_z_smoothed: of residuals averaged over 7 neighbouring detectors, or all if there are fewer.
-        misfit: mean squared residual relative to the stated noise alone: how good the image is.
+        misfit: mean squared residual relative to the noise alone, as the scan has it: how good the image is.
     """
 
     folds: int
