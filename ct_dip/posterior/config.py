@@ -62,8 +62,8 @@ class InferenceConfig(Section):
     optimum."""
     image: Literal["auto", "mean", "linear", "dip", "tv"] = "auto"
     """Image to show: f(w̃) (``dip``), x* (``linear``), the mean of the two, or total variation; ``auto`` is
-    the mean where TV is weak and f(w̃) elsewhere, or total variation where that predicts held-out views
-    better or where the network stays far above its misfit."""
+    the mean where TV is weak and f(w̃) elsewhere, or, if views are held out, total variation where that
+    predicts them better or where the network stays far above its misfit."""
     calibrate: Literal["views", "none"] = "views"
     """``views`` widens the error bars until they explain views that a first fit did not see, or narrows them
     where these views say that they are too wide."""

@@ -12,6 +12,7 @@ from ct_dip.geometry import FanBeam, ParallelBeam, Volume
 from ct_dip.posterior.fit import fit_posterior
 from ct_dip.progress import Progress
 from ct_dip.scanners import scanner
+from tests.tiny import dip_fit
 
 VOLUME = Volume(shape=(14, 14))
 QUICK = {"channels": (4, 4), "max_steps": 60, "cooldown_steps": 30, "starts": 1}
@@ -79,6 +80,23 @@ def test_total_variation_can_be_shown(scan):
     classical = ct_dip.reconstruct(scan, method="tv", strength=shown.settings["dip"]["strength"])
     np.testing.assert_allclose(shown.mean, classical.mean, rtol=1e-5, atol=1e-7)
     assert (shown.std > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("misfit", "of_tv", "unfinished"),
+    [(1.4, 0.7, False), (1.6, 0.7, True), (2.9, 2.0, False), (3.1, 2, True)],
+)
+def test_a_fit_is_unfinished_far_above_tv_and_the_noise(misfit, of_tv, unfinished):
+    assert replace(dip_fit(), misfit=misfit, tv_misfit=of_tv).unfinished == unfinished
+
+
+def test_an_unfinished_network_is_not_shown(scan, monkeypatch):
+    monkeypatch.setattr("ct_dip.dip.ensemble._UNFINISHED", 0.0)
+    progress = Notes()
+    found = ct_dip.reconstruct(scan, method="lin-dip", progress=progress, **QUICK)
+    np.testing.assert_allclose(found.mean, found.images["tv"], rtol=1e-6)
+    assert found.shows_total_variation
+    assert any("total variation is shown" in note for note in progress.notes)
 
 
 def test_held_out_views_are_predicted_by_the_same_model(scan, calibrated, monkeypatch):

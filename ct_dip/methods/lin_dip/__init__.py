@@ -21,12 +21,7 @@ from ct_dip.methods.dip import (
     trial_ensemble,
 )
 from ct_dip.methods.lin_dip.config import LinDipRun
-from ct_dip.methods.lin_dip.inference import (
-    choose_strength,
-    infer,
-    show_tv_if_unfinished,
-    total_variation,
-)
+from ct_dip.methods.lin_dip.inference import choose_strength, infer, total_variation
 from ct_dip.methods.lin_dip.prediction import LinDipPrediction, make_prediction
 from ct_dip.methods.lin_dip.seconds import inference_seconds
 from ct_dip.methods.lin_dip.trial import TRIAL, hold_out, holds_out
@@ -126,8 +121,7 @@ def _predict(jobs: Sequence[Job[LinDipRun]]) -> Iterator[LinDipPrediction]:
     transform = jobs[0].transform()
     jobs = [choose_strength(job, transform) for job in jobs]
     fits = fit_batch(jobs, transform)
-    jobs = [show_tv_if_unfinished(job, fit) for job, (fit, _) in zip(jobs, fits, strict=True)]
-    trials = hold_out(jobs)
+    trials = hold_out(jobs, [fit for fit, _ in fits])
     for job, trial, (fit, diagnostics) in zip(jobs, trials, fits, strict=True):
         classical = total_variation(job, transform, fit)
         shown = job.config.inference.image if trial is None else trial.image

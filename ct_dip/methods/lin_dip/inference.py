@@ -66,18 +66,6 @@ def choose_strength(job: Job[LinDipRun], transform: RayTransform) -> Job[LinDipR
     return dataclasses.replace(job, config=job.config.model_copy(update={"dip": dip}))
 
 
-def show_tv_if_unfinished(job: Job[LinDipRun], fit: DipFit) -> Job[LinDipRun]:
-    """Return the job so that total variation is shown, if the network did not come near its misfit."""
-    if job.config.inference.image != "auto" or not fit.unfinished:
-        return job
-    job.progress.note(
-        f"the image of total variation is shown: its misfit is {fit.tv_misfit:.2g}, the network's "
-        f"{fit.misfit:.2g}"
-    )
-    inference = job.config.inference.model_copy(update={"image": "tv"})
-    return dataclasses.replace(job, config=job.config.model_copy(update={"inference": inference}))
-
-
 def total_variation(job: Job[LinDipRun], transform: RayTransform, fit: DipFit) -> Floats:
     """Return the image of total variation as strong as the fit's, 1/mm."""
     with job.progress.stage("total variation"):

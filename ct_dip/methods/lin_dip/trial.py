@@ -39,11 +39,12 @@ class Trial(NamedTuple):
     after: HeldoutScores
 
 
-def hold_out(jobs: Sequence[Job[LinDipRun]]) -> Sequence[Trial | None]:
+def hold_out(jobs: Sequence[Job[LinDipRun]], whole: Sequence[DipFit]) -> Sequence[Trial | None]:
     """Reconstruct without a fifth of the views, and hold these against it; ``None`` if that is not wanted.
 
     Args:
         jobs: whose networks are fitted as one batch; see `ct_dip.methods.dip.fit_batch`.
+        whole: their fits to all views, of which an unfinished one is not shown.
     """
     first = jobs[0]
     if not holds_out(first.scan, first.config, first.given):
@@ -53,6 +54,7 @@ def hold_out(jobs: Sequence[Job[LinDipRun]]) -> Sequence[Trial | None]:
         first.progress.note(f"error bars are those of the model alone, often too narrow: {why}")
         return [None] * len(jobs)
     unseen = heldout_views(first.scan.geometry)
+    jobs = [_show_tv_if_unfinished(job, fit) for job, fit in zip(jobs, whole, strict=True)]
     with first.progress.stage(TRIAL):
         parts = [_without_views(job, unseen) for job in jobs]
         transform = parts[0].transform()
@@ -61,6 +63,18 @@ def hold_out(jobs: Sequence[Job[LinDipRun]]) -> Sequence[Trial | None]:
             _judge(job, part, transform, fit, unseen)
             for job, part, (fit, _) in zip(jobs, parts, fits, strict=True)
         ]
+
+
+def _show_tv_if_unfinished(job: Job[LinDipRun], fit: DipFit) -> Job[LinDipRun]:
+    """Return the job so that total variation is shown, if the network did not come near its misfit."""
+    if job.config.inference.image != "auto" or not fit.unfinished:
+        return job
+    job.progress.note(
+        f"the image of total variation is shown: its misfit is {fit.tv_misfit:.2g}, the network's "
+        f"{fit.misfit:.2g}"
+    )
+    inference = job.config.inference.model_copy(update={"image": "tv"})
+    return dataclasses.replace(job, config=job.config.model_copy(update={"inference": inference}))
 
 
 def _judge(
