@@ -12,6 +12,7 @@ from ct_dip.classical.tv_strength import (
     STRENGTHS,
     _choose,
     choose_tv_strength,
+    folds_to_predict,
     strength_at_bound,
     view_folds,
 )
@@ -57,6 +58,32 @@ def test_the_score_is_that_of_scans_of_the_other_views(rectangles):
             by_view.append((residual / scan.noise.std) ** 2)
         # The images agree to the root of the gap, the scores to a good part of that.
         assert score == pytest.approx(float(torch.cat(by_view).mean()), rel=1e-2)
+
+
+def test_large_scans_predict_fewer_folds(rectangles, monkeypatch):
+    """Folds are predicted until they hold enough measurements, and only their views are scored."""
+    scan, transform, sinogram = rectangles
+    detectors = GEOMETRY.range_shape[1]  # 12 views in five folds of 3, 3, 2, 2 and 2
+    assert folds_to_predict(GEOMETRY) == 5
+    counts = []
+    for views in (2, 3, 4, 12):
+        monkeypatch.setattr("ct_dip.classical.tv_strength._ENOUGH", views * detectors)
+        counts.append(folds_to_predict(GEOMETRY))
+    assert counts == [1, 1, 2, 5]
+
+    variance, strengths = scan.noise.std**2, (1.0, 0.5)
+    monkeypatch.setattr("ct_dip.classical.tv_strength._ENOUGH", 3 * detectors)
+    first = choose_tv_strength(transform, sinogram, variance, GEOMETRY, strengths=strengths, tolerance=1e-4)
+    seen = np.arange(12) % 5 != 0
+    image = tv(
+        ray_transform(scan.select_views(seen).geometry),
+        torch.as_tensor(scan.select_views(seen).sinogram.copy()),
+        variance=variance,
+        strength=1.0,
+        tolerance=1e-4,
+    ).image
+    residual = (transform(image) - sinogram)[torch.as_tensor(~seen)] / scan.noise.std
+    assert first.scores[0] == pytest.approx(float((residual**2).mean()), rel=1e-2)
 
 
 def test_the_stated_noise_only_changes_the_unit(rectangles):
