@@ -25,9 +25,12 @@ from ct_dip.data.comparison import Comparison
 from ct_dip.data.prediction import Prediction
 from ct_dip.data.scan import Scan
 from ct_dip.evaluation.near import near_object_of
+from ct_dip.evaluation.score import score
 from ct_dip.files import atomic_path
 from ct_dip.memory import keep_freed
 from ct_dip.methods import load_config
+from ct_dip.methods.dip import STAGE
+from ct_dip.methods.tv import CHOICE
 from ct_dip.pages.figures import reconstruction_panel, save_png
 
 METHODS = ("fbp", "tv", "dip", "lin-dip")
@@ -81,13 +84,15 @@ def run_study(
         if not case.label.startswith(tuple(arguments.cases)):
             continue
         make = functools.cache(case.make)  # once for all methods
-        for method in arguments.methods:
+        found = {}
+        for method in sorted(arguments.methods, key=lambda method: method == "dip"):  # after lin-dip
             key = f"{case.label}: {method}"
             if not arguments.kept:
-                rows.append(kept.get(key, partial(measure, name, case, method, make, arguments.out)))
-                print(cells(rows[-1], columns), file=sys.stderr, flush=True)
+                found[method] = kept.get(key, partial(measure, name, case, method, make, arguments.out))
+                print(cells(found[method], columns), file=sys.stderr, flush=True)
             elif key in kept.known:
-                rows.append(kept.known[key])
+                found[method] = kept.known[key]
+        rows += [found[method] for method in arguments.methods if method in found]
         if (figure := draw(case.label, arguments.methods, arguments.out)) is not None:
             save_png(figure, arguments.out / f"{case.label}.png", dpi=70)
     print(table(rows, columns))
@@ -97,39 +102,56 @@ def run_study(
 def measure(
     study: str, case: Case, method: str, make: Callable[[], tuple[Scan, Comparison]], folder: Path
 ) -> Row:
-    """Reconstruct one scan by one method, and keep its images."""
+    """Reconstruct one scan by one method, and keep its images.
+
+    The network's image, from which `lin-dip` starts, is that of `dip`: it is kept, and not fitted again.
+    """
     scan, comparison = make()
-    known: dict[str, Any] = {}
-    if comparison.name == "reference":
-        known = {"reference": comparison.image, "reference_std": comparison.noise_std}
-    settings = case.network if "dip" in method else ()
-    prediction, figures = predicted(
-        scan, load_config(method=method, preset="balanced", settings=list(settings)), **known
-    )
+    if method == "dip" and (path := _images(folder, case.label, method)).exists():
+        arrays = np.load(path)
+        prediction: Prediction | None = Prediction(mean=arrays["mean"], mask=scan.evaluated)
+        figures = {"cpu_seconds": float(arrays["seconds"])}
+        figures |= score(prediction, comparison, scan.evaluated).row()
+    else:
+        known: dict[str, Any] = {}
+        if comparison.name == "reference":
+            known = {"reference": comparison.image, "reference_std": comparison.noise_std}
+        settings = case.network if "dip" in method else ()
+        config = load_config(method=method, preset="balanced", settings=list(settings))
+        prediction, figures = predicted(scan, config, **known)
     if prediction is not None:
         figures |= case.figures(prediction)
         figures |= {name: prediction.diagnostics.get(name) for name in DIAGNOSTICS}
         figures["image"] = (prediction.settings.get("inference") or {}).get("image")  # which one is shown
         images: dict[str, Any] = {
-            "mean": prediction.mean,
             "mask": scan.evaluated,
+            "pixel_size": scan.geometry.volume.pixel_size,
             comparison.name: comparison.image,
         }
+        if method == "lin-dip":
+            seconds = sum(prediction.seconds[stage] for stage in ("ray transform", CHOICE, STAGE))
+            keep_images(folder, case.label, "dip", mean=prediction.images["dip"], seconds=seconds, **images)
         if prediction.std is not None:
             figures["mean_std_near"] = float(prediction.std[near_object_of(prediction)].mean())
             images["std"] = prediction.std
-        with (
-            atomic_path(folder / f"{case.label}-{method}.npz") as path,
-            path.open("wb") as file,
-        ):
-            np.savez_compressed(file, pixel_size=prediction.pixel_size, **images)
+        keep_images(folder, case.label, method, mean=prediction.mean, **images)
     about = {"label": case.label, "method": method, "reference_noise": comparison.noise_std}
     return plain(study, f"{case.label}: {method}", figures.get("psnr") or math.nan, "dB", **about, **figures)
 
 
+def keep_images(folder: Path, label: str, method: str, **images: Any) -> None:
+    """Write the images of a method beside the rows."""
+    with atomic_path(_images(folder, label, method)) as path, path.open("wb") as file:
+        np.savez_compressed(file, **images)
+
+
+def _images(folder: Path, label: str, method: str) -> Path:
+    return folder / f"{label}-{method}.npz"
+
+
 def draw(label: str, methods: Iterable[str], folder: Path) -> Figure | None:
     """Draw the kept images of a case side by side, with the last deviations; nothing if there are none."""
-    paths = {method: folder / f"{label}-{method}.npz" for method in methods}
+    paths = {method: _images(folder, label, method) for method in methods}
     kept = {method: dict(np.load(path)) for method, path in paths.items() if path.exists()}
     if not kept:
         return None

@@ -57,6 +57,13 @@ def test_a_second_run_measures_what_is_missing_and_draws_all(monkeypatch, capsys
     assert "--cases other: no case begins like this; choose from ellipses-16" in capsys.readouterr().err
 
 
+def test_the_image_of_dip_is_the_one_that_lin_dip_starts_from(monkeypatch, capsys, tmp_path):
+    both = table(monkeypatch, capsys, tmp_path / "both", "--methods", "dip", "lin-dip")
+    assert list(both) == ["dip", "lin-dip"]
+    alone = table(monkeypatch, capsys, tmp_path / "alone", "--methods", "dip")
+    assert both["dip"] | {"CPU s": "", "MB": ""} == alone["dip"] | {"CPU s": "", "MB": ""}
+
+
 def test_a_run_that_failed_is_measured_again(tmp_path):
     for error, kept in (("no memory", "no memory"), (None, None), ("late", None)):
         figures = {} if error is None else {"error": error}
