@@ -304,7 +304,7 @@ def plan_run(
     method = find_method(config.method)
     pixels, measurements = math.prod(scan.geometry.domain_shape), scan.sinogram.size
     held = 4 * _WORKING_ARRAYS * (pixels + measurements)  # by every stage
-    if _is_sparse(scan, config, budget):
+    if assembles(scan, config, budget):
         held += estimate_bytes(scan.geometry, config.kernel)
     start = Plan(
         method=method.name,
@@ -330,8 +330,8 @@ def plan_run(
     return plan.with_seconds(seconds | {_CHECK: sum(known)})
 
 
-def _is_sparse(scan: Scan, config: RunConfig, budget: int) -> bool:
-    """Return whether the ray transform, that of inference if it has its own, is a matrix."""
+def assembles(scan: Scan, config: RunConfig, budget: int) -> bool:
+    """Return whether the ray transform, that of inference if it has its own, is a matrix that fits."""
     fits = estimate_peak_bytes(scan.geometry, config.kernel) <= budget
     return config.backend == "sparse" or (config.backend in ("auto", "tomosipo") and fits)
 

@@ -4,6 +4,7 @@ Threads and the memory of an item change the last bits of a result, or the regim
 from the machine and the first item, not from the number of workers, and the table of record keeps them.
 """
 
+import itertools
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from ct_dip import memory
 from ct_dip.config import RunConfig
 from ct_dip.data.scan import Scan
 from ct_dip.errors import MemoryBudgetError
-from ct_dip.pipeline import plan_run
+from ct_dip.pipeline import assembles, plan_run
 
 PROCESS_BYTES = 400 * 2**20  # of a worker and its child with an image of 28²: 65 and 315 MiB as measured
 
@@ -34,19 +35,22 @@ class Share:
 def share_for(scan: Scan, configs: Iterable[RunConfig], *, cores: int, budget: int) -> Share:
     """Return as many workers as cores, or as many as fit into the memory budget.
 
-    Cores that memory leaves idle become threads. The memory of an item is a power of two, so that a machine
-    with a little less free memory than yesterday still does the same.
+    Fewer workers with an assembled ray transform go before more without: at LoDoPaB's size it takes 0.41 s
+    of a core for a projection and its adjoint, ASTRA without a matrix 1.4 s. Cores that memory leaves idle
+    become threads. The memory of an item is a power of two, so that a machine with a little less free memory
+    than yesterday still does the same.
 
     Raises:
         MemoryBudgetError: not even one item fits.
     """
     configs = [config.resolved(scan.geometry.domain_shape) for config in configs]
-    for workers in range(cores, 0, -1):
+    for matrix, workers in itertools.product((True, False), range(cores, 0, -1)):
         most = max(1, budget // workers - PROCESS_BYTES)
         for item_bytes in (1 << (most.bit_length() - 1), most):
             plans = [plan_run(scan, config, budget=item_bytes) for config in configs]
             needed = max(plan.bytes for plan in plans)
-            if needed <= item_bytes:
+            assembled = all(assembles(scan, config, item_bytes) for config in configs)
+            if needed <= item_bytes and (assembled or not matrix):
                 return Share(
                     workers=workers, threads=cores // workers, item_bytes=item_bytes, plan_bytes=needed
                 )

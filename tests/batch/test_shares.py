@@ -8,7 +8,8 @@ from ct_dip.errors import MemoryBudgetError
 from ct_dip.geometry import Volume
 from ct_dip.memory import format_bytes
 from ct_dip.methods import load_config
-from ct_dip.pipeline import plan_run
+from ct_dip.operators.sparse import estimate_peak_bytes
+from ct_dip.pipeline import assembles, plan_run
 from ct_dip.scanners import scanner
 
 SCAN = simulate("ellipses", scanner(Volume(shape=(64, 64)), views=20))
@@ -32,6 +33,20 @@ def test_workers_fit_the_budget_and_idle_cores_become_threads(fits):
     assert share.plan_bytes <= share.item_bytes
     assert share.workers >= fits
     assert share.threads == 8 // share.workers
+
+
+def test_a_worker_with_the_matrix_goes_before_two_without():
+    scan = simulate("ellipses", scanner(Volume(shape=(96, 96)), views=400))
+    matrix, tv = estimate_peak_bytes(scan.geometry), load_config(method="tv")
+    one, two = (
+        share_for(scan, [tv], cores=2, budget=2 * (PROCESS_BYTES + int(part * matrix))) for part in (0.9, 2.0)
+    )
+    assert (one.workers, one.threads, two.workers, two.threads) == (1, 2, 2, 1)
+    assert assembles(scan, tv.resolved((96, 96)), one.item_bytes)
+    none = share_for(scan, [tv], cores=2, budget=PROCESS_BYTES + matrix // 2)  # not even one has room for it
+    assert none.workers == 1
+    without = load_config(method="tv", settings=["backend=astra"])
+    assert share_for(scan, [without], cores=2, budget=2 * (PROCESS_BYTES + int(0.9 * matrix))).workers == 2
 
 
 def test_an_item_that_does_not_fit_is_refused_with_the_numbers():
