@@ -6,6 +6,7 @@ import json
 import sys
 
 from benchmarks.measure import Row
+from ct_dip.errors import InputError
 from ct_dip.memory import keep_freed
 
 BENCHMARKS = {
@@ -40,9 +41,12 @@ def main() -> None:
     spell_row = getattr(module, "spell", spell)
     if hasattr(module, "HEADER") and not arguments.json:
         print(module.HEADER)
-    for row in module.run(arguments) if own else module.run():
-        print(json.dumps(row.as_dict(), ensure_ascii=False) if arguments.json else spell_row(row))
-        sys.stdout.flush()
+    try:
+        for row in module.run(arguments) if own else module.run():
+            print(json.dumps(row.as_dict(), ensure_ascii=False) if arguments.json else spell_row(row))
+            sys.stdout.flush()
+    except InputError as error:
+        parser.error(str(error))
 
 
 def spell(row: Row) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 
 from benchmarks.kept_rows import KeptRows
 from benchmarks.measure import Row
-from benchmarks.object_list import LISTS, Item, make_scan
+from benchmarks.object_list import LISTS, Item, make_scan, pick
 from ct_dip import memory
 from ct_dip.config import RunConfig
 from ct_dip.data.prediction import Prediction
@@ -64,9 +64,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Iterator[Row]:
     kept = KeptRows(arguments.out, lambda row: row.case)
-    for item in KMNIST if arguments.list == "kmnist" else LISTS[arguments.list]:
-        if (arguments.quick and not item.quick) or not item.label.startswith(tuple(arguments.cases or [""])):
-            continue
+    items = KMNIST if arguments.list == "kmnist" else LISTS[arguments.list]
+    for item in pick(items, arguments.cases, quick=arguments.quick):
         best = None
         for method in sorted(arguments.methods, key=lambda name: name != REFERENCE):
             row = kept.get(f"{item.label}: {method}", partial(measure, item, method, best))

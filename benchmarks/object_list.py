@@ -6,6 +6,7 @@ finished.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,7 @@ from ct_dip.arrays import Floats
 from ct_dip.data.comparison import Comparison, comparison_of_scan
 from ct_dip.data.scan import Scan
 from ct_dip.data.simulate import OVERSAMPLING, WATER, NoiseLevel, simulate
+from ct_dip.errors import InputError
 from ct_dip.geometry import Volume
 from ct_dip.scanners import scanner
 
@@ -157,3 +159,17 @@ REPORT = (
 )
 
 LISTS = {"choose": CHOOSE, "report": REPORT}
+
+
+def pick(items: Sequence[Item], starts: Sequence[str] | None, *, quick: bool) -> list[Item]:
+    """Return the items whose labels begin in one of some ways, all if ``starts`` is empty.
+
+    Raises:
+        InputError: no label begins so.
+    """
+    items = [item for item in items if item.quick or not quick]
+    for start in starts or ():
+        if not any(item.label.startswith(start) for item in items):
+            labels = ", ".join(item.label for item in items)
+            raise InputError(f"--cases {start}: no scan's label begins like this; choose from {labels}")
+    return [item for item in items if item.label.startswith(tuple(starts or [""]))]

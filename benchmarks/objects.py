@@ -19,7 +19,7 @@ from typing import Any
 
 from benchmarks.kept_rows import KeptRows
 from benchmarks.measure import Row
-from benchmarks.object_list import LISTS, Item, make_scan
+from benchmarks.object_list import LISTS, Item, make_scan, pick
 from ct_dip.data.prediction import Prediction
 from ct_dip.evaluation.score import score
 from ct_dip.methods import find_method, load_config
@@ -61,9 +61,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Iterator[Row]:
     kept = KeptRows(arguments.out, lambda row: (row.case, *row.details["settings"]))
-    for item in LISTS[arguments.list]:
-        if (arguments.quick and not item.quick) or not item.label.startswith(tuple(arguments.cases or [""])):
-            continue
+    for item in pick(LISTS[arguments.list], arguments.cases, quick=arguments.quick):
         yield kept.get((item.label, *arguments.set), partial(measure, item, arguments.set))
 
 

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.object_list import CHOOSE, LISTS, REPORT, make_scan
+from benchmarks.object_list import CHOOSE, LISTS, REPORT, make_scan, pick
 from ct_dip.classical.cgls import cgls
 from ct_dip.data.simulate import simulate
+from ct_dip.errors import InputError
 from ct_dip.operators import ray_transform
 
 
@@ -34,6 +35,14 @@ def test_the_lists_are_varied(items, scans, kinds):
     assert 0 < sum(item.quick for item in items) <= 10
     assert min(item.views for item in items) == 5
     assert max(item.views for item in items) == 60
+
+
+def test_scans_are_picked_by_how_their_labels_begin():
+    assert pick(REPORT, None, quick=False) == list(REPORT)
+    assert {item.kind for item in pick(REPORT, ["grains", "head5"], quick=False)} == {"grains", "head"}
+    assert all(item.quick for item in pick(REPORT, [], quick=True))
+    with pytest.raises(InputError, match="--cases other: no scan's label begins like this; choose from kmn"):
+        pick(REPORT, ["grains", "other"], quick=False)
 
 
 @pytest.mark.parametrize("item", [i for i in (*CHOOSE, *REPORT) if i.kind == "ellipses"][:3], ids=str)
