@@ -23,6 +23,7 @@ from ct_dip.data.method_table import ERROR_BARS, HELDOUT, IMAGE, MethodTable
 from ct_dip.data.prediction import Prediction
 from ct_dip.files import write_bytes
 from ct_dip.methods import summary_of
+from ct_dip.pages.choice_charts import choice_charts
 from ct_dip.pages.table_files import MAIN, cell_text
 from ct_dip.progress import format_duration
 from ct_dip.text import counted
@@ -84,6 +85,7 @@ def render_compare_page(table: MethodTable, *, title: str = "") -> str:
             shown=shown_table(table),
             rest=other_figures(table),
             columns=MAIN,
+            choices=choice_charts(table),
             scans=[
                 {
                     "label": table.scan(digest),

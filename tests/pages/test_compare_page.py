@@ -11,6 +11,7 @@ from PIL import Image
 
 from ct_dip.compare_methods import compare_results
 from ct_dip.data.method_table import MethodTable, Row
+from ct_dip.pages.choice_charts import choice_charts
 from ct_dip.pages.compare_page import (
     MOST_SCANS,
     Scale,
@@ -121,6 +122,40 @@ def test_a_page_of_many_scans_stays_small():
 @pytest.mark.parametrize("rows", [[FAILED], [FAILED, *ONE.rows[:1]]])
 def test_pages_of_little(rows):
     assert "needs 3 GiB" in render_compare_page(MethodTable(rows=rows))
+
+
+def test_charts_show_whether_the_data_choose_as_the_truth_would():
+    bars = {"tv": (0.001, 3.0), "dip": (0.002, 4.0), "fbp": (0.004, 1.0)}  # error, held-out views
+    made = [
+        prediction(m, error=error, std=error, heldout=heldout(density))
+        for m, (error, density) in bars.items()
+    ]
+    image, error_bars = choice_charts(compare_results(made))
+    assert (image.across.title, image.up.title) == ("Held-out views", "PSNR, dB")
+    assert [point.x for point in image.points] == [pytest.approx(2 / 3), 1, 0]
+    assert image.points[0].y == error_bars.points[0].y == 1
+    assert [point.chosen for point in image.points] == [False, True, False]
+    assert image.text.startswith("Rank correlation 0.50; chosen: dip, 6")
+    assert "dB below the best" in image.text
+    assert "nats below the best" in error_bars.text
+    assert "Can the data choose?" in render_compare_page(compare_results(made))
+    assert choice_charts(compare_results(made[:2])) == []
+    assert choice_charts(ONE) == choice_charts(MANY) == []
+
+
+def test_the_evidence_is_compared_among_settings_of_one_method():
+    rows = [
+        replace(row, method=f"tv {number}")
+        for number in range(3)
+        for row in compare_results(
+            [prediction("tv", error=0.001 * (1 + number), diagnostics={"evidence": -number})]
+        ).rows
+    ]
+    (chart,) = choice_charts(MethodTable(rows=rows))
+    assert (chart.across.title, chart.up.title) == ("Evidence", "PSNR, dB")
+    assert chart.text == "Rank correlation 1.00; chosen: tv 0, the best."
+    other = [replace(rows[2], prediction=replace(rows[2].prediction, method="dip"))]
+    assert choice_charts(MethodTable(rows=[*rows[:2], *other])) == []
 
 
 # In a browser
