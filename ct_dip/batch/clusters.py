@@ -10,6 +10,8 @@ from typing import Any
 from ct_dip.errors import CtDipError, InputError
 
 _CONNECT_SECONDS = 20
+# Dask watches itself many times a second, which takes 3 % of a core in every process.
+_QUIET = {"distributed.worker.profile.enabled": False, "distributed.admin.tick.interval": "1s"}
 _SLURM = {  # options of --slurm, with what they must look like
     "partition": r"[\w.,-]+",
     "account": r"[\w.-]+",
@@ -130,9 +132,11 @@ def connect(place: Place) -> Iterator[Any]:
 
 
 def _local(workers: int) -> Any:
-    return require("distributed", "batch").LocalCluster(
-        n_workers=workers, threads_per_worker=1, memory_limit=0, dashboard_address="127.0.0.1:0"
-    )
+    distributed = require("distributed", "batch")
+    with require("dask", "batch").config.set(_QUIET):
+        return distributed.LocalCluster(
+            n_workers=workers, threads_per_worker=1, memory_limit=0, dashboard_address="127.0.0.1:0"
+        )
 
 
 def _slurm(slurm: Slurm, processes: int) -> Any:
