@@ -109,9 +109,10 @@ def measure(
     scan, comparison = make()
     if method == "dip" and (path := _images(folder, case.label, method)).exists():
         arrays = np.load(path)
-        prediction: Prediction | None = Prediction(mean=arrays["mean"], mask=scan.evaluated)
-        figures = {"cpu_seconds": float(arrays["seconds"])}
-        figures |= score(prediction, comparison, scan.evaluated).row()
+        network = Prediction(mean=arrays["mean"], mask=scan.evaluated)
+        scores = score(network, comparison, scan.evaluated).row()
+        prediction: Prediction | None = network
+        figures: dict[str, Any] = {"cpu_seconds": float(arrays["seconds"]), **scores}
     else:
         known: dict[str, Any] = {}
         if comparison.name == "reference":
