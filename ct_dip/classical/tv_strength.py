@@ -24,7 +24,7 @@ STRENGTHS = tuple(0.025 * 2**k for k in range(9))
 FACTOR = 2.0
 _PATIENCE = 2  # strengths in a row that predict worse than the best one, after which no weaker one is tried
 _TOLERANCE = 1e-2  # relative duality gap; a tenth of it chooses the same
-_ITERATIONS, _FEWER = 500, 100  # per strength, at most; fewer for a scan that does not predict every fold
+MOST_ITERATIONS = 500  # per strength
 FOLDS = 5  # that the views are dealt into
 # Measurements to predict, after which no further fold is: one fold of 500 views, 13,700 of them, chose within
 # 5 % of what all five did, see experiments/README.md.
@@ -97,7 +97,7 @@ def choose_tv_strengths(
 
     The folds are solved together with one transform: a view that is held out has an infinite variance. They
     go from strong to weak TV, each from where the one before ended, until prediction only becomes worse.
-    Large scans need not predict every fold, nor iterate as long, see `folds_to_predict`.
+    Large scans need not predict every fold, see `folds_to_predict`.
 
     Args:
         sinograms: (N, views, detectors).
@@ -127,11 +127,11 @@ def choose_tv_strengths(
         isotropic=isotropic,
         seed=seed,
     )
-    tried, iterations = sorted(strengths, reverse=True), most_iterations(geometry, folds)
+    tried = sorted(strengths, reverse=True)
     scores: list[list[Floats]] = [[] for _ in sinograms]  # (views,) of every strength, of every scan
     active = list(range(len(sinograms)))
     for strength in tried:
-        solver.solve(strength, tolerance=tolerance, max_iterations=iterations)
+        solver.solve(strength, tolerance=tolerance, max_iterations=MOST_ITERATIONS)
         projections = transform(solver.images).reshape(len(active), count, *sinograms.shape[1:])
         residuals = ((projections - sinograms[active, None]) * held).sum(dim=1).double()
         views = (residuals**2 / variances[active]).mean(dim=2)[:, predicted].cpu().numpy()  # (scans, views)
@@ -181,13 +181,6 @@ def folds_to_predict(geometry: Geometry, folds: int = FOLDS) -> int:
         return 0
     measurements = np.cumsum(np.bincount(fold_of_view)) * geometry.range_shape[1]
     return min(1 + int(np.searchsorted(measurements, _ENOUGH)), len(measurements))
-
-
-def most_iterations(geometry: Geometry, folds: int = FOLDS) -> int:
-    """Count the iterations that a strength may take: prediction needs fewer than the duality gap does."""
-    fold_of_view = view_folds(geometry, folds)
-    every = fold_of_view is None or folds_to_predict(geometry, folds) > fold_of_view.max()
-    return _ITERATIONS if every else _FEWER
 
 
 def _choose(strengths: Sequence[float], scores: Floats) -> StrengthChoice:

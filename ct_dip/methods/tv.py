@@ -8,7 +8,7 @@ from pydantic import Field
 from torch import Tensor
 
 from ct_dip.classical.tv import TvResult, tv
-from ct_dip.classical.tv_strength import STRENGTHS, choose_tv_strength, folds_to_predict, most_iterations
+from ct_dip.classical.tv_strength import MOST_ITERATIONS, STRENGTHS, choose_tv_strength, folds_to_predict
 from ct_dip.config import RunConfig, Section, Strength
 from ct_dip.data.prediction import Prediction
 from ct_dip.data.scan import Scan
@@ -85,7 +85,7 @@ def tv_seconds(settings: TvConfig, transform: RayTransform) -> dict[str, float]:
 def choice_seconds(transform: RayTransform) -> float:
     """Return the seconds that the choice of the strength takes, at most."""
     geometry = transform.geometry
-    return len(STRENGTHS) * most_iterations(geometry) * _pair(transform, folds_to_predict(geometry))
+    return len(STRENGTHS) * MOST_ITERATIONS * _pair(transform, folds_to_predict(geometry))
 
 
 def _pair(transform: RayTransform, count: int) -> float:
