@@ -203,6 +203,7 @@ def _explain_value(error: ValidationError, sections: dict[str, type[Section]]) -
         return f"{name}: {first['msg']}, got {shortened(repr(given))}"
     wanted = [text.removeprefix("Input should ").replace(" a valid integer", " an integer") for text in words]
     wanted = [text.replace(" a valid ", " a ").removeprefix("be ") for text in wanted]
+    wanted = ["a list, as in [16, 32]" if text == "a tuple" else text for text in wanted]
     shown = given if isinstance(given, str) else repr(given)
     return f"{name}={shortened(shown)} must be {' or '.join(wanted)}".replace("must be have", "must have")
 
