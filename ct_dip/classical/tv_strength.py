@@ -24,7 +24,7 @@ STRENGTHS = tuple(0.025 * 2**k for k in range(9))
 FACTOR = 2.0
 _PATIENCE = 2  # strengths in a row that predict worse than the best one, after which no weaker one is tried
 _TOLERANCE = 1e-2  # relative duality gap; a tenth of it chooses the same
-MOST_ITERATIONS = 500  # per strength
+_ITERATIONS = 500  # per strength
 FOLDS = 5  # that the views are dealt into
 # Measurements to predict, after which no further fold is: one fold of 500 views, 13,700 of them, chose within
 # 5 % of what all five did, see experiments/README.md.
@@ -131,7 +131,7 @@ def choose_tv_strengths(
     scores: list[list[Floats]] = [[] for _ in sinograms]  # (views,) of every strength, of every scan
     active = list(range(len(sinograms)))
     for strength in tried:
-        solver.solve(strength, tolerance=tolerance, max_iterations=MOST_ITERATIONS)
+        solver.solve(strength, tolerance=tolerance, max_iterations=_ITERATIONS)
         projections = transform(solver.images).reshape(len(active), count, *sinograms.shape[1:])
         residuals = ((projections - sinograms[active, None]) * held).sum(dim=1).double()
         views = (residuals**2 / variances[active]).mean(dim=2)[:, predicted].cpu().numpy()  # (scans, views)
