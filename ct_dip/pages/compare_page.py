@@ -126,9 +126,11 @@ def assets(*names: str) -> Markup:
 
 
 def heading(table: MethodTable) -> str:
-    """Say how many methods and scans there are."""
-    methods, scans = len(table.methods), len(table.digests)
-    return f"{counted(methods, 'method')} on {'one scan' if scans == 1 else f'{scans} scans'}"
+    """Say how many methods, or settings of one, and scans there are."""
+    count, scans = len(table.methods), len(table.digests)
+    made = {row.prediction.method for row in table.rows if row.prediction is not None}
+    what = f"{count} settings of {made.pop()}" if len(made) == 1 < count else counted(count, "method")
+    return f"{what} on {'one scan' if scans == 1 else f'{scans} scans'}"
 
 
 def ranking_sentences(table: MethodTable) -> list[str]:

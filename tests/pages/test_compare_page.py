@@ -15,6 +15,7 @@ from ct_dip.pages.choice_charts import choice_charts
 from ct_dip.pages.compare_page import (
     MOST_SCANS,
     Scale,
+    heading,
     pictures,
     ranking_sentences,
     render_compare_page,
@@ -40,6 +41,15 @@ MANY = MethodTable(
         FAILED,
     ]
 )
+
+
+def test_the_heading_counts_methods_or_settings_of_one():
+    assert heading(ONE) == "3 methods on one scan"
+    assert heading(MANY) == "3 methods on 2 scans"
+    settings = [
+        Row(method=f"tv, strength {s}", prediction=prediction("tv"), scan_digest="a" * 32) for s in "12"
+    ]
+    assert heading(MethodTable(rows=settings)) == "2 settings of tv on one scan"
 
 
 def test_the_page_says_what_it_ranks_by():
