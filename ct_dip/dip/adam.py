@@ -9,10 +9,14 @@ class Adam:
 
     Networks of an ensemble cool down at different steps, which a torch optimiser, with one learning rate
     per parameter, cannot do; and all its state is three tensors and a count.
+
+    The gradient's size is remembered for a hundred steps, not the usual thousand, since the objective changes
+    when the filter comes off the residuals: gradients that grow a hundredfold would make steps of six times
+    the rate, which throw a fit of low noise far off; now they are twice the rate.
     """
 
     def __init__(
-        self, weights: Tensor, *, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8
+        self, weights: Tensor, *, beta1: float = 0.9, beta2: float = 0.99, eps: float = 1e-8
     ) -> None:
         self.weights = weights
         self.mean = torch.zeros_like(weights)
