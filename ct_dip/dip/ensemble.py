@@ -32,8 +32,8 @@ _LOST = 2.0
 # A network that is still hot strays around its goal: it cools down from this many times TV's misfit on. Of
 # 1, 1.05, 1.1 and 1.15 it took a third of the steps away, and 0.2 dB at most; see experiments/README.md.
 _NEAR_TV = 1.1
-# Fits on 19 scans to choose on ended with at most 1.3 times the misfit of TV or of the noise; one of a
-# measured scan, 2.4 dB below TV, with 1.9 times. See experiments/README.md.
+# A guard: fits that are at rest end with at most 1.3 times the misfit of TV or of the noise, one that was
+# thrown off, 2.4 dB below TV, ended with 1.9 times. See experiments/README.md.
 _UNFINISHED = 1.5
 
 
