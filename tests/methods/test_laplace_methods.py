@@ -10,7 +10,7 @@ from ct_dip.pipeline import plan_run
 from ct_dip.scanners import scanner
 
 FAMILY = ("laplace-diag", "laplace-kfac", "laplace-last-layer", "laplace-subnetwork")
-QUICK = {"channels": (4, 4), "max_steps": 60, "cooldown_steps": 30}
+QUICK = {"channels": (4, 4), "max_steps": 120, "cooldown_steps": 60}
 
 
 @pytest.fixture(scope="module")
