@@ -23,6 +23,7 @@ STRENGTHS = tuple(0.025 * 2**k for k in range(9))
 # does: measured on 29 scans, see experiments/README.md.
 FACTOR = 2.0
 _PATIENCE = 2  # strengths in a row that predict worse than the best one, after which no weaker one is tried
+_WORSE = 1e-3  # by this part at least: where TV leaves a constant image, scores differ by rounding alone
 _TOLERANCE = 1e-2  # relative duality gap; a tenth of it chooses the same
 _ITERATIONS = 500  # per strength
 FOLDS = 5  # that the views are dealt into
@@ -156,7 +157,10 @@ def strength_at_bound(strength: float) -> str | None:
 
 def _is_over(scores: Sequence[Floats]) -> bool:
     """Whether strengths that predict worse than the best one have followed it often enough."""
-    return len(scores) - 1 - int(np.argmin(np.mean(scores, axis=1))) >= _PATIENCE
+    means = np.mean(scores, axis=1)
+    lowest = int(np.argmin(means))
+    since = means[lowest + 1 :][-_PATIENCE:]
+    return len(since) == _PATIENCE and bool((since > (1 + _WORSE) * means[lowest]).all())
 
 
 def view_folds(geometry: Geometry, folds: int = FOLDS) -> NDArray[np.intp] | None:

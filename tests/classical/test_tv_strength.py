@@ -35,6 +35,13 @@ def rectangles():
     return scan, ray_transform(GEOMETRY), torch.as_tensor(scan.sinogram.copy())
 
 
+def test_strengths_that_all_leave_a_constant_image_do_not_end_the_search(rectangles):
+    """Where the stated noise is far too large, strong TV leaves nothing, and scores differ by rounding."""
+    scan, transform, sinogram = rectangles
+    overstated = choose_tv_strength(transform, sinogram, (1000 * scan.noise.std) ** 2, GEOMETRY)
+    assert overstated.strengths[-1] == min(STRENGTHS)
+
+
 def test_the_score_is_that_of_scans_of_the_other_views(rectangles):
     """Infinite variances do what leaving views out does; warm starts end where cold ones do."""
     scan, transform, sinogram = rectangles
