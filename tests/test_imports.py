@@ -179,6 +179,7 @@ TESTED_IN = {
     "run_plan.py": "test_plan.py",
     "run_together.py": "batch/test_together.py",
     "pages/certainty.py": "pages/test_mask.py",
+    "pages/choice_charts.py": "pages/test_compare_page.py",
     "pages/comparison_files.py": "cli/test_compare.py",
     "pages/finding.py": "pages/test_findings.py",
     "pages/packed.py": "pages/test_report_page.py",

@@ -56,15 +56,15 @@ def test_signals_outside_of_the_basis_do_not_move_the_hyperparameters(monkeypatc
         quick = ["dip.channels=[8,8]", "dip.max_steps=150", "dip.cooldown_steps=50", "inference.samples=20"]
         return load_config(method="lin-dip", settings=[*quick, "inference.starts=1", *settings])
 
-    loose = configured("inference.regime=compressed", "inference.compression=0.02").inference
+    loose = configured("inference.regime=compressed", "inference.compression=0.04").inference
     fit = fit_dip(scan, configured().dip)
     expected = fit_posterior(fit, scan, configured("inference.regime=exact").inference).evidence.theta
     found = fit_posterior(fit, scan, loose)
     assert found.certificate.rank < 130
-    torch.testing.assert_close(found.evidence.theta, expected, rtol=0, atol=0.02)
+    torch.testing.assert_close(found.evidence.theta, expected, rtol=0, atol=0.05)
     monkeypatch.setattr(module, "truncation_correction", lambda *_: None)
     without = fit_posterior(fit, scan, loose).evidence.theta
-    assert float((without - expected).abs().min()) > 0.04
+    assert float((without - expected).abs().min()) > 0.1
 
 
 def test_where_signals_outside_are_strong_first_order_is_not_believed():

