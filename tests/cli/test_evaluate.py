@@ -4,8 +4,9 @@ import dataclasses
 
 import pytest
 
-from ct_dip.batch.table import Table, read_rows
+from ct_dip.batch.table import Row, Table, read_rows
 from ct_dip.cli import main
+from ct_dip.cli.evaluate import summary
 from ct_dip.data.scan_file import write_scan
 from ct_dip.data.simulate import NoiseLevel, simulate
 from ct_dip.geometry import Volume
@@ -41,16 +42,35 @@ def test_a_dataset_is_evaluated_and_shown(folder, capsys):
 def test_items_without_a_truth_are_scored_by_views_when_asked(folder, capsys):
     scan = simulate("ellipses", GEOMETRY, noise=NoiseLevel(relative=0.05), seed=9)
     write_scan(dataclasses.replace(scan, ground_truth=None), folder / "measured/m.h5")
-    command = ["evaluate", "measured", "--methods", "fbp", "--workers", "0"]
+    command = ["evaluate", "measured", "--method", "fbp", "--workers", "0"]
     assert main([*command, "--out", "plain"]) == 0
     found, told = (" ".join(part.split()) for part in capsys.readouterr())
     assert "1 item " in found
-    assert "fbp: nothing to compare with" in told
-    assert "--heldout" in told
+    assert "fbp: no truth or reference, and no error bars. To score on held-out views, run again with" in told
     assert main([*command, "--out", "scored", "--heldout"]) == 0
-    assert "nothing to compare with" not in capsys.readouterr().err
+    assert "no truth or reference" not in capsys.readouterr().err
     (row,) = read_rows(folder / "scored")
     assert row.scores["heldout_misfit"] > 0
+
+
+def test_a_mean_tells_how_many_items_have_the_figure():
+    def row(item, **scores):
+        return Row(item=item, method="tv", label=str(item), state="done", seconds=2.0, scores=scores)
+
+    some = [row(0, psnr=30.0, ssim=0.5), row(1, psnr=32.0), row(2)]
+    rows = [*some, Row(item=3, method="tv", label="3", state="failed")]
+    assert summary(rows) == {
+        "tv": "3 done, 1 failed; PSNR, dB 31.00 (2 of 3 items); SSIM 0.500 (1 of 3 items); Time 2.0 s"
+    }
+
+
+def test_a_trial_of_a_submission_is_not_for_the_challenge(folder, capsys):
+    words = "simulate --dataset lodopab --phantom ellipses --items 1 --size 16 --views 8 --out small"
+    assert main(words.split()) == 0
+    assert main("evaluate small --methods fbp --workers 0 --submission --out out".split()) == 0
+    told = " ".join(capsys.readouterr().err.split())
+    assert "out/submission-fbp.zip is for a trial" in told
+    assert "can be uploaded" not in told
 
 
 def test_a_run_that_has_hardly_begun_has_a_page(folder, capsys):
