@@ -144,7 +144,7 @@ def _slurm(slurm: Slurm, processes: int) -> Any:
     jobqueue = require("dask_jobqueue", "cluster")
     if shutil.which("sbatch") is None:  # `scale` calls it later, from a task whose failure nobody sees
         raise InputError(
-            "--slurm: the command sbatch is not on PATH; run this where SLURM jobs can be submitted, or drop it"
+            "--slurm: the command sbatch is not on PATH; run this where SLURM takes jobs, or drop --slurm"
         )
     cluster = jobqueue.SLURMCluster(**slurm.settings(processes))
     cluster.scale(jobs=slurm.jobs)

@@ -68,8 +68,9 @@ def evaluate(
 
     The folder ``out`` has the table of record (`ct_dip.batch.table`), result files, and all scores as CSV and
     Parquet. An item that fails has a row that says why, and does not stop the run. After any interruption the
-    same call continues it; results do not depend on the number of workers, nor on where they run.
-    It may have more items or methods than before.
+    same call continues it, and it may have more items or methods than before. Results do not depend on the
+    number of workers; on another machine they may differ in the last bits, or in the regime of inference,
+    see `ct_dip.batch.shares`.
 
     Args:
         dataset: what `ct_dip.open_dataset` takes, with ``part``, ``views``, ``bin`` and ``side``; or a

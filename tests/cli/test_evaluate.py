@@ -1,6 +1,7 @@
 """``ct-dip evaluate`` and the page of what it left, at any moment."""
 
 import dataclasses
+import json
 
 import pytest
 
@@ -71,6 +72,28 @@ def test_a_trial_of_a_submission_is_not_for_the_challenge(folder, capsys):
     told = " ".join(capsys.readouterr().err.split())
     assert "out/submission-fbp.zip is for a trial" in told
     assert "can be uploaded" not in told
+
+
+def test_info_says_what_a_folder_is_and_what_to_run(folder, capsys):
+    for part in ("test", "challenge"):
+        words = "simulate --dataset lodopab --phantom ellipses --items 2 --size 16 --views 8 --out small --part"
+        assert main([*words.split(), part]) == 0
+    assert main("evaluate small --part test --methods fbp --workers 0 --items 0 --out out".split()) == 0
+    capsys.readouterr()
+    assert main(["info", "small"]) == 0
+    found = capsys.readouterr().out
+    assert "part test: 2 scans of 8 views" in found
+    assert "part challenge: 2 scans of 8 views" in found
+    assert "ct-dip evaluate small --methods" in found
+    assert main(["info", "out", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert "part test: 2 scans" in facts["evaluation of"]
+    assert facts["fbp"].startswith("1 done; PSNR")
+    assert facts["page"] == "ct-dip report out"
+    (folder / "slices/slice00007").mkdir(parents=True)
+    assert main(["info", "slices"]) == 0
+    assert "2DeteCT, mode2: 1 measured slice" in capsys.readouterr().out
+    assert main(["info", "scans"]) == 2  # neither: formats of imports look at it
 
 
 def test_a_run_that_has_hardly_begun_has_a_page(folder, capsys):
