@@ -76,8 +76,8 @@ def test_a_trial_of_a_submission_is_not_for_the_challenge(folder, capsys):
 
 def test_info_says_what_a_folder_is_and_what_to_run(folder, capsys):
     for part in ("test", "challenge"):
-        words = "simulate --dataset lodopab --phantom ellipses --items 2 --size 16 --views 8 --out small --part"
-        assert main([*words.split(), part]) == 0
+        words = "simulate --dataset lodopab --phantom ellipses --items 2 --size 16 --views 8 --out small"
+        assert main([*words.split(), "--part", part]) == 0
     assert main("evaluate small --part test --methods fbp --workers 0 --items 0 --out out".split()) == 0
     capsys.readouterr()
     assert main(["info", "small"]) == 0
