@@ -31,9 +31,12 @@ def in_notebook() -> bool:
     return type(shell).__name__ == "ZMQInteractiveShell"
 
 
-def spell(figures: dict[str, float]) -> str:
-    """Write what a stage found so far, as ``loss 0.125``."""
-    return "  ".join(f"{name} {value:.4g}" for name, value in figures.items())
+def spell(figures: dict[str, float], between: str = "  ") -> str:
+    """Write what a stage found so far, as ``loss 0.125``, or ``65 per hour`` of ``per_hour``."""
+    return between.join(
+        f"{value:.4g} {name.replace('_', ' ')}" if name.startswith("per_") else f"{name} {value:.4g}"
+        for name, value in figures.items()
+    )
 
 
 class _BarStage(Stage):

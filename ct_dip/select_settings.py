@@ -67,7 +67,9 @@ def grid(over: Mapping[str, Sequence[Any]]) -> list[list[str]]:
         raise InputError("there is nothing to select from; give values, for example dip.strength=0.1,0.3,0.8")
     for name, values in texts.items():
         if len(set(values)) < len(values):
-            raise InputError(f"{name} has a value twice; drop one of them")
+            raise InputError(
+                f"{name} has a value twice; drop one, or write [{','.join(values)}] if all are one list"
+            )
     combinations = list(itertools.product(*texts.values()))
     if len(combinations) > _MOST:
         raise InputError(f"{len(combinations)} combinations are more than {_MOST}; give fewer values")

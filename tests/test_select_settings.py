@@ -33,6 +33,8 @@ def test_every_combination_is_tried_once():
     for wrong in ({}, {"dip.strength": []}, {"dip.strength": [1, 1]}, {"dip.seed": list(range(201))}):
         with pytest.raises(InputError):
             grid(wrong)
+    with pytest.raises(InputError, match=r"dip.channels has a value twice; drop one, or write \[16,16\] if"):
+        grid(dict([read_over("dip.channels=16,16")]))
 
 
 def test_numbers_of_numpy_are_values():

@@ -3,11 +3,12 @@
 import contextlib
 import importlib
 import re
+import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ct_dip.errors import CtDipError, InputError
+from ct_dip.errors import InputError
 
 _CONNECT_SECONDS = 20
 # Dask watches itself many times a second, which takes 3 % of a core in every process.
@@ -112,7 +113,7 @@ def connect(place: Place) -> Iterator[Any]:
     """Enter a Dask client of the place; it and what was started for it is closed at the end.
 
     Raises:
-        InputError: Dask is not installed, or no scheduler answers.
+        InputError: Dask is not installed, no scheduler answers, or SLURM is not there.
     """
     distributed = require("distributed", "batch")
     with contextlib.ExitStack() as stack:
@@ -140,11 +141,13 @@ def _local(workers: int) -> Any:
 
 
 def _slurm(slurm: Slurm, processes: int) -> Any:
-    cluster = require("dask_jobqueue", "cluster").SLURMCluster(**slurm.settings(processes))
-    try:
-        cluster.scale(jobs=slurm.jobs)
-    except OSError as error:
-        raise CtDipError(f"SLURM cannot be asked ({error}); run this where sbatch is") from error
+    jobqueue = require("dask_jobqueue", "cluster")
+    if shutil.which("sbatch") is None:  # `scale` calls it later, from a task whose failure nobody sees
+        raise InputError(
+            "--slurm: the command sbatch is not on PATH; run this where SLURM takes jobs, or drop --slurm"
+        )
+    cluster = jobqueue.SLURMCluster(**slurm.settings(processes))
+    cluster.scale(jobs=slurm.jobs)
     return cluster
 
 

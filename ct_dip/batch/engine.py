@@ -128,6 +128,7 @@ def run_tasks(
     under_way: dict[Any, Task] = {}
     failures, slots, asked = 0, 1, 0.0
     watch = Watch(stage)
+    watch.tell()  # the pace counts from here
     while True:
         if time.monotonic() - asked > _WAIT_SECONDS:
             slots, asked = pool.slots(), time.monotonic()

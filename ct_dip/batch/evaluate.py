@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
+import importlib.util
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -24,7 +25,7 @@ from ct_dip.compare_methods import method_configs
 from ct_dip.config import RunConfig
 from ct_dip.data.datasets import Dataset, open_dataset
 from ct_dip.data.datasets.lodopab import LoDoPaB
-from ct_dip.data.datasets.submission import write_submission
+from ct_dip.data.datasets.submission import is_uploadable, write_submission
 from ct_dip.data.result_file import read_result
 from ct_dip.data.scan import Scan
 from ct_dip.errors import InputError, MemoryBudgetError
@@ -67,8 +68,9 @@ def evaluate(
 
     The folder ``out`` has the table of record (`ct_dip.batch.table`), result files, and all scores as CSV and
     Parquet. An item that fails has a row that says why, and does not stop the run. After any interruption the
-    same call continues it; results do not depend on the number of workers, nor on where they run.
-    It may have more items or methods than before.
+    same call continues it, and it may have more items or methods than before. Results do not depend on the
+    number of workers; on another machine they may differ in the last bits, or in the regime of inference,
+    see `ct_dip.batch.shares`.
 
     Args:
         dataset: what `ct_dip.open_dataset` takes, with ``part``, ``views``, ``bin`` and ``side``; or a
@@ -144,7 +146,7 @@ def evaluate(
                     write_scores(folder)
     rows = write_scores(folder) if not left else read_rows(folder)
     if submission:
-        _write_submissions(folder, dataset, rows)
+        _write_submissions(folder, dataset, rows, progress)
     return rows
 
 
@@ -157,16 +159,14 @@ def _check_submission(dataset: Dataset, numbers: Sequence[int], light: bool) -> 
         raise InputError(f"--submission needs all {len(dataset)} items, not {len(numbers)}; drop --items")
 
 
-def _write_submissions(folder: Path, dataset: Dataset, rows: Sequence[Row]) -> None:
+def _write_submissions(folder: Path, dataset: Dataset, rows: Sequence[Row], progress: Progress) -> None:
     assert isinstance(dataset, LoDoPaB)
+    use = "can be uploaded to" if is_uploadable(dataset) else "is for a trial: these scans are not those of"
     for method in dict.fromkeys(row.method for row in rows):
         found = {row.item: folder / row.result for row in rows if row.method == method and row.result}
-        write_submission(folder / submission_file(method), dataset, functools.partial(_image, found))
-
-
-def submission_file(method: str) -> str:
-    """Return the name of a method's file for LoDoPaB's challenge."""
-    return f"submission-{method}.zip"
+        path = folder / f"submission-{method}.zip"
+        write_submission(path, dataset, functools.partial(_image, found))
+        progress.note(f"{path} {use} LoDoPaB's challenge")
 
 
 def _image(found: Mapping[int, Path], item: int) -> Floats | None:
@@ -315,5 +315,8 @@ def _pool(
             if place.scheduler is None and place.slurm is None
             else "on"
         )
-        progress.note(f"{where} {client.scheduler.address}, dashboard at {client.dashboard_link}")
+        # Without bokeh Dask gives an address, too; whether a scheduler elsewhere has it is not known here.
+        shown = place.scheduler is not None or importlib.util.find_spec("bokeh") is not None
+        dashboard = f", dashboard at {client.dashboard_link}" if shown else ""
+        progress.note(f"{where} {client.scheduler.address}{dashboard}")
         yield DaskPool(client, order)

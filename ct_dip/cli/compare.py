@@ -19,7 +19,9 @@ def compare(
     ],
     methods: Annotated[
         str | None,
-        typer.Option(help="Methods to compare, separated by commas. Default: fbp,tv,lin-dip."),
+        typer.Option(
+            "--methods", "--method", help="Methods to compare, separated by commas. Default: fbp,tv,lin-dip."
+        ),
     ] = None,
     out: Annotated[
         Path,

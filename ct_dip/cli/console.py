@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ct_dip.progress import Stage, format_duration
-from ct_dip.progress_bars import BarProgress
+from ct_dip.progress_bars import BarProgress, spell
 
 # Where there is no terminal: a stage that takes longer is worth a line, and another one that often.
 FIRST_SECONDS, LINE_SECONDS = 2.0, 30.0
@@ -66,14 +66,17 @@ class _LineStage(Stage):
     """Plain lines for a log about a stage that takes long: at its start and end, and every half minute."""
 
     def __init__(self, name: str, total: int | None) -> None:
-        self.name, self.total, self.found = name, total, ""
+        self.name, self.total, self.figures = name, total, ""
         self.start, self.ended, self.told = time.monotonic(), threading.Event(), False
+        # The first and the last number that was done, and when: a stage may go on from a checkpoint.
+        self.first: tuple[int, float] | None = None
+        self.last: tuple[int, float] | None = None
 
     def update(self, done: int, **figures: float) -> None:
-        of = f" of {self.total}" if self.total is not None else ""
-        self.found = ", ".join(
-            ["", f"{done}{of}", *(f"{name} {value:.4g}" for name, value in figures.items())]
-        )
+        if self.last is None or done != self.last[0]:
+            self.last = done, time.monotonic()
+            self.first = self.first or self.last
+        self.figures = spell(figures, ", ")
 
     @contextlib.contextmanager
     def shown(self) -> Iterator[Stage]:
@@ -94,7 +97,23 @@ class _LineStage(Stage):
         self.told = True
         message(f"{self.name}: started")
         while not self.ended.wait(LINE_SECONDS):
-            message(f"{self.name}: {self._elapsed()}{self.found}")
+            parts = (self._elapsed(), self._done(), self._left(), self.figures)
+            message(f"{self.name}: {', '.join(filter(None, parts))}")
+
+    def _done(self) -> str:
+        if self.last is None:
+            return ""
+        return f"{self.last[0]} of {self.total}" if self.total is not None else f"{self.last[0]}"
+
+    def _left(self) -> str:
+        """Say how long the rest takes at the pace so far; nothing if that is over."""
+        if self.first is None or self.last is None or self.total is None:
+            return ""
+        (first, start), (done, now) = self.first, self.last
+        if not first < done < self.total:
+            return ""
+        left = (now - start) / (done - first) * (self.total - done) - (time.monotonic() - now)
+        return f"about {format_duration(left)} left" if left > 0 else ""
 
     def _elapsed(self) -> str:
         return format_duration(time.monotonic() - self.start)

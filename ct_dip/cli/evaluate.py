@@ -27,7 +27,12 @@ def evaluate(
         ),
     ],
     methods: Annotated[
-        str, typer.Option(help="Methods to run, separated by commas, for example fbp,tv,lin-dip.")
+        str,
+        typer.Option(
+            "--methods",
+            "--method",
+            help="Methods to run, separated by commas, for example fbp,tv,lin-dip.",
+        ),
     ],
     out: Annotated[
         Path,
@@ -105,7 +110,6 @@ def evaluate(
 ) -> None:
     """Reconstruct and score many items of a dataset; record failures and go on."""
     from ct_dip.batch.evaluate import evaluate as run
-    from ct_dip.batch.evaluate import submission_file
     from ct_dip.data.column_legend import legend_path
     from ct_dip.text import counted
 
@@ -139,13 +143,10 @@ def evaluate(
         raise InterruptedRunError(f"interrupted; run the same command to continue from {out}") from None
     print_table(counted(len({row.item for row in rows}), "item"), summary(rows))
     unscored = without_scores(rows)
-    if submission:
-        for name in dict.fromkeys(row.method for row in rows):
-            message(f"{out / submission_file(name)} can be uploaded to LoDoPaB's challenge")
-    elif unscored:
+    if unscored and not submission:
         message(
-            f"{', '.join(unscored)}: nothing to compare with, and no error bars; --heldout (into another "
-            "--out) scores how views that were left out are predicted"
+            f"{', '.join(unscored)}: no truth or reference, and no error bars. To score on held-out views, "
+            "run again with --heldout and a new --out."
         )
     failed = [row for row in rows if row.state == "failed"]
     if failed:
@@ -160,19 +161,21 @@ def evaluate(
 
 
 def summary(rows: "Sequence[Row]") -> dict[str, str]:
-    """A line for every method: counts, and means over the items that have the figure."""
+    """A line for every method: counts, and means over the items that have the figure, with their number."""
     from ct_dip.pages.table_files import MAIN
 
     lines = {}
     for method in dict.fromkeys(row.method for row in rows):
         own = [row for row in rows if row.method == method]
+        done = [row for row in own if row.state == "done"]
         counts = {state: sum(row.state == state for row in own) for state in ("done", "failed", "pending")}
         parts = [", ".join(f"{count} {state}" for state, count in counts.items() if count)]
         for name in (*_SHOWN, "seconds"):
-            values = [row.seconds if name == "seconds" else row.scores.get(name) for row in own]
+            values = [row.seconds if name == "seconds" else row.scores.get(name) for row in done]
             known = [value for value in values if value is not None]
             if known:
-                parts.append(f"{MAIN[name].title} {MAIN[name].text(sum(known) / len(known))}")
+                number = f" ({len(known)} of {len(done)} items)" if len(known) < len(done) else ""
+                parts.append(f"{MAIN[name].title} {MAIN[name].text(sum(known) / len(known))}{number}")
         lines[method] = "; ".join(parts)
     return lines
 

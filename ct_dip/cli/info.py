@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ct_dip.cli.console import print_json, print_table
+from ct_dip.cli.evaluate import summary as evaluation_summary
 from ct_dip.cli.options import Verbose
 from ct_dip.cli.reconstruct import heldout_summary
 from ct_dip.errors import ResultError, ScanError
@@ -18,18 +19,25 @@ if TYPE_CHECKING:
 
 
 def info(
-    file: Annotated[Path, typer.Argument(help="Scan or result file, or a measured scan to import.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="Scan or result file, folder of an evaluation or of a dataset, or a measured scan to import."
+        ),
+    ],
     format: Annotated[str, typer.Option(help="Format of a measured scan, as for ct-dip import.")] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print every number as JSON.")] = False,
     verbose: Verbose = False,
 ) -> None:
-    """Show what a scan or result file holds, or what an import of another file needs."""
+    """Show what a file or folder holds, or what an import of a measured scan needs."""
     from ct_dip.data.hdf5 import file_kind, is_ours
     from ct_dip.data.result_file import read_result
     from ct_dip.data.scan_file import read_scan
 
     facts: dict[str, Any]
-    if format != "auto" or not is_ours(file):
+    if format == "auto" and (known := folder_summary(file)):
+        facts = summary = known
+    elif format != "auto" or not is_ours(file):
         from ct_dip.importers.describe import describe
 
         facts = summary = describe(file, format)
@@ -43,6 +51,26 @@ def info(
         print_json(facts)
     else:
         print_table(str(file), summary)
+
+
+def folder_summary(folder: Path) -> dict[str, str]:
+    """Describe an evaluation or a dataset, and what to run next; nothing of what is neither."""
+    from ct_dip.batch.table import FILE, read_facts, read_rows
+    from ct_dip.data.datasets.lodopab import PARTS, LoDoPaB, is_lodopab, part_file
+    from ct_dip.data.datasets.two_detect import TwoDetect, is_two_detect
+
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    if FILE in names:
+        dataset = read_facts(folder).get("dataset", "nothing yet")
+        page = {"page": f"ct-dip report {folder}"}
+        return {"evaluation of": dataset} | evaluation_summary(read_rows(folder)) | page
+    parts = {}
+    if is_lodopab(names):
+        there = [part for part in PARTS if part_file(folder, "observation", part, 0).exists()]
+        parts = {f"part {part}": LoDoPaB(folder, part).describe() for part in there}
+    elif is_two_detect(names):
+        parts = {"dataset": TwoDetect(folder).describe()}
+    return parts and parts | {"to reconstruct": f"ct-dip evaluate {folder} --methods fbp,tv --out OUT"}
 
 
 def scan_facts(scan: "Scan") -> dict[str, Any]:

@@ -281,9 +281,10 @@ def _reconstruct_one(
     if drawn:
         print_line(f"{files.figures}: {len(drawn)} figures")
     if files.paged:
-        print_line(
-            f"{page}: open it in a browser; it shows the image, its error bars, and whether to believe them"
-        )
+        bars = f"; {result.method} has no error bars"
+        if result.std is not None:
+            bars = ", its error bars, and whether to believe them"
+        print_line(f"{page}: open it in a browser; it shows the image{bars}")
 
 
 def _check_outputs(

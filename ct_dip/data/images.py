@@ -71,6 +71,11 @@ def count_images(path: Path) -> int:
 
 
 def _load(path: Path) -> NDArray[Any]:
+    if path.is_dir():
+        raise InputError(
+            f"{path} is a folder, expected an image file; a folder of DICOM files is for ct-dip simulate "
+            "--dataset lodopab"
+        )
     if not path.is_file():
         raise InputError(f"image file {path} does not exist; check the path")
     try:

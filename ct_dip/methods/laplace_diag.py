@@ -54,7 +54,7 @@ class LaplaceDiag(FittedNetwork, Method[LaplaceRun]):
 
     name = "laplace-diag"
     title = "a deep image prior with a diagonal Laplace approximation"
-    summary = "A network fitted to this scan alone, whose weights err independently."
+    summary = "A network fitted to this scan alone, whose weights have independent errors."
     reference = "MacKay 1992; Daxberger et al. 2021, Laplace Redux"
     gives = ("image", "error bars", "samples")
     config = LaplaceRun

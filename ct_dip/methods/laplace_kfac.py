@@ -16,7 +16,7 @@ class LaplaceKfac(LaplaceDiag):
 
     name = "laplace-kfac"
     title = "a deep image prior with a Kronecker-factored Laplace approximation"
-    summary = "A network fitted to this scan alone, whose weights err together within a convolution."
+    summary = "A network fitted to this scan alone, whose weights correlate within a convolution."
     reference = (
         "Grosse and Martens 2016; Ritter et al. 2018; KFAC-expand as in Eschenhagen et al. 2023; "
         "Daxberger et al. 2021, Laplace Redux"

@@ -34,7 +34,7 @@ class LaplaceSubnetwork(LaplaceDiag):
 
     name = "laplace-subnetwork"
     title = "a deep image prior with a Laplace approximation of some weights"
-    summary = "A network fitted to this scan alone, whose least certain weights err and no others."
+    summary = "A network fitted to this scan alone, with uncertainty in its least certain weights only."
     reference = "Daxberger et al. 2021, Bayesian Deep Learning via Subnetwork Inference"
     config = LaplaceSubnetworkRun
 

@@ -56,7 +56,7 @@ class TvLangevin(Method[TvLangevinRun]):
 
     name = "tv-langevin"
     title = "total variation, sampled"
-    summary = "Images drawn as often as total variation finds them likely, by a Langevin Markov chain."
+    summary = "Samples from the posterior under a total-variation prior, by Langevin MCMC."
     reference = "Pereyra, Vargas Mieles and Zygalakis 2020 (SK-ROCK)"
     gives = ("image", "error bars", "samples")
     config = TvLangevinRun

@@ -61,3 +61,10 @@ def test_a_scheduler_that_does_not_answer_is_named(monkeypatch):
     place = Place(workers=-1, scheduler="tcp://127.0.0.1:1")
     with pytest.raises(InputError, match=r"--scheduler tcp://127.0.0.1:1: no Dask"), connect(place):
         pass
+
+
+def test_a_machine_without_slurm_is_refused_at_once(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    place = Place(workers=1, slurm=Slurm.parse("partition=main"))
+    with pytest.raises(InputError, match="--slurm: the command sbatch is not on PATH"), connect(place):
+        pass

@@ -1,5 +1,6 @@
 """Whole evaluations with two real worker processes, and what happens when something is killed."""
 
+import contextlib
 import csv
 import json
 import os
@@ -10,6 +11,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import dask
 import h5py
@@ -25,6 +27,7 @@ from ct_dip.batch.shares import PROCESS_BYTES
 from ct_dip.batch.table import read_facts, read_rows
 from ct_dip.data.scan_file import write_scan
 from ct_dip.errors import CtDipError, InputError, MemoryBudgetError
+from ct_dip.progress import Progress, Stage
 from tests.batch.gated import Gated
 
 ITEMS, OPEN = 12, 5  # scans, and those before the gate
@@ -318,6 +321,40 @@ def test_processes_of_a_slurm_job_share_its_memory_and_cores(scans, tmp_path, mo
         assert workers == (4 if cores == 4 else 6)
     with pytest.raises(InputError, match=r"no effect with --slurm; write memory=…"):
         ct_dip.evaluate(Gated(scans), ["fbp"], out=tmp_path, slurm=slurm, memory_budget="3G")
+
+
+def test_the_pace_counts_from_before_the_first_item(scans, tmp_path):
+    class Told(Progress, Stage):
+        @contextlib.contextmanager
+        def _show(self, name, total):
+            yield self if name == "evaluate" else Stage()
+
+        def update(self, done, **figures):
+            told.append(done)
+
+    told = []
+    ct_dip.evaluate(Gated(scans), ["fbp"], out=tmp_path, items="0:2", workers=0, progress=Told())
+    assert (told[0], told[-1]) == (0, 2)
+
+
+@pytest.mark.parametrize("bokeh", [None, "installed"])
+def test_a_dashboard_is_named_where_there_is_one(scans, tmp_path, monkeypatch, bokeh):
+    @contextlib.contextmanager
+    def connect(place):
+        scheduler = SimpleNamespace(address="tcp://127.0.0.1:8786")
+        yield SimpleNamespace(scheduler=scheduler, dashboard_link="http://127.0.0.1:8787/status")
+
+    class Notes(Progress):
+        def note(self, message):
+            told.append(message)
+
+    told = []
+    monkeypatch.setattr(batch, "connect", connect)
+    monkeypatch.setattr(batch.importlib.util, "find_spec", lambda name: bokeh)
+    with pytest.raises(AttributeError, match="submit"):  # this client can do nothing
+        run(scans, tmp_path, progress=Notes())
+    dashboard = ", dashboard at http://127.0.0.1:8787/status" if bokeh else ""
+    assert told == [f"2 workers of tcp://127.0.0.1:8786{dashboard}"]
 
 
 @pytest.mark.parametrize(

@@ -301,6 +301,7 @@ def test_inference_settings_that_contradict(folder, capsys):
 def test_files_that_are_missing_where_others_are_there(scan, folder, capsys):
     before = scan.read_bytes()
     fails(capsys, "simulate --images nowhere.png --out scan.h5", "nowhere.png", "does not exist")
+    fails(capsys, "simulate --images . --out new.h5", ". is a folder", "--dataset lodopab")
     fails(capsys, "reconstruct nowhere.h5 --out scan.h5", "nowhere.h5", "does not exist")
     assert scan.read_bytes() == before
 

@@ -113,7 +113,7 @@ def test_failures(folder, capsys, monkeypatch):
         raise RuntimeError("out of luck")
 
     monkeypatch.setattr(Tv, "run", fail)
-    assert main(["compare", "scan.h5", "--methods", "fbp,tv", "--out", "out"]) == 0
+    assert main(["compare", "scan.h5", "--method", "fbp,tv", "--out", "out"]) == 0
     assert "failed: out of luck" in capsys.readouterr().out
     assert [row["error"] for row in table(folder / "out/comparison.csv")] == ["", "out of luck"]
     monkeypatch.setattr(Fbp, "run", fail)

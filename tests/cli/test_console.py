@@ -1,5 +1,6 @@
 """Progress where standard error is not a terminal."""
 
+import re
 import sys
 import time
 
@@ -21,6 +22,7 @@ def test_a_log_has_plain_lines(monkeypatch, capsys):
     assert first == "fit: started"
     assert last.startswith("fit: done after 0.")
     assert between
+    # There is no pace yet: a fit may go on from a checkpoint.
     assert all(line.startswith("fit: ") and line.endswith(", 300 of 2000, loss 0.125") for line in between)
     with progress.stage("silent"):
         time.sleep(0.1)
@@ -29,6 +31,23 @@ def test_a_log_has_plain_lines(monkeypatch, capsys):
     with progress.stage("short", 2000) as stage:
         stage.update(2000)
     assert capsys.readouterr().err == ""
+
+
+def test_a_log_tells_the_time_left_at_the_pace_so_far(monkeypatch, capsys):
+    monkeypatch.setattr(MODULE, "LINE_SECONDS", 0.02)
+    monkeypatch.setattr(MODULE, "FIRST_SECONDS", 0.02)
+    with ConsoleProgress().stage("evaluate", 100) as stage:
+        stage.update(90)
+        time.sleep(0.1)
+        stage.update(91, failed=1, per_hour=65.0)
+        time.sleep(0.1)
+        stage.update(100)
+        time.sleep(0.1)
+    lines = capsys.readouterr().err.splitlines()
+    told = [re.search(r"91 of 100, about (.*) s left, failed 1, 65 per hour$", line) for line in lines]
+    # 9 items at 0.1 s each, or more on a busy machine; and nothing is left in the end.
+    assert max(float(match[1]) for match in told if match) >= 0.8
+    assert any(line.endswith(", 100 of 100") for line in lines)
 
 
 def test_a_stage_that_fails_says_nothing_more(monkeypatch, capsys):

@@ -75,7 +75,7 @@ def test_one_run_ends_with_figures_and_a_page(folder, capsys):
     # 100 samples are enough for every figure
     assert {path.stem for path in (folder / "figures").iterdir()} == set(FIGURES)
     said = capsys.readouterr().out
-    assert "r.html: open it in a browser" in said
+    assert "r.html: open it in a browser; it shows the image, its error bars, and whether to believe" in said
     assert "figures: 11 figures" in said
     assert "phantom ellipses" in (folder / "r.html").read_text(encoding="utf-8")
 
@@ -89,6 +89,8 @@ def test_the_page_can_be_had_or_not(folder, capsys):
         assert main(command.split()) == 0
         assert (folder / f"{name}.html").exists() == bool(option)  # no error bars: only if it is asked for
         assert [path.name for path in (folder / name).iterdir()] == ["image.png"]
+    said = capsys.readouterr().out
+    assert "b.html: open it in a browser; it shows the image; fbp has no error bars\n" in said
 
 
 def test_a_page_of_somebody_else_is_not_replaced(folder, capsys):

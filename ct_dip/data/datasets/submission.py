@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ct_dip.arrays import Floats
 from ct_dip.data.datasets.hdf5_stacks import PER_FILE, new_stack
-from ct_dip.data.datasets.lodopab import LoDoPaB
+from ct_dip.data.datasets.lodopab import LoDoPaB, lodopab_geometry
 from ct_dip.errors import InputError
 from ct_dip.files import atomic_path
 
@@ -46,6 +46,11 @@ def write_submission(path: str | Path, dataset: LoDoPaB, image: Callable[[int], 
             with packed.open(zipfile.ZipInfo(file.name), "w", force_zip64=True) as entry:
                 entry.write(file.read_bytes())
             file.unlink()
+
+
+def is_uploadable(dataset: LoDoPaB) -> bool:
+    """Whether the challenge takes images of these scans: it has a part and a grid of its own."""
+    return dataset.part == "challenge" and dataset.geometry.domain_shape == lodopab_geometry().domain_shape
 
 
 def _checked(image: Floats | None, dataset: LoDoPaB, index: int) -> Floats:

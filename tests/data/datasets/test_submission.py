@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ct_dip.data.datasets.lodopab import SCALE, Layout, LoDoPaB, lodopab_geometry
-from ct_dip.data.datasets.submission import write_submission
+from ct_dip.data.datasets.submission import is_uploadable, write_submission
 from ct_dip.errors import InputError
 
 COUNT = 130
@@ -61,6 +61,13 @@ def test_nothing_is_left_of_an_incomplete_one(dataset, tmp_path, images, message
     with pytest.raises(InputError, match=message):
         write_submission(tmp_path / "s.zip", dataset, images)
     assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(("part", "side"), [("challenge", 362), ("challenge", 32), ("test", 362)])
+def test_the_challenge_takes_its_own_part_and_grid_alone(tmp_path, part, side):
+    Layout(geometry=lodopab_geometry(side=side, views=2), items={part: 1}).write(tmp_path)
+    (tmp_path / f"observation_{part}_000.hdf5").touch()
+    assert is_uploadable(LoDoPaB(tmp_path, part)) == (part == "challenge" and side == 362)
 
 
 def test_it_is_a_zip_file(dataset, tmp_path):
