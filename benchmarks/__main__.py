@@ -12,7 +12,7 @@ from ct_dip.memory import keep_freed
 BENCHMARKS = {
     "batch": "benchmarks.batch",
     "compressed": "benchmarks.compressed",
-    "cuqipy-lmrf": "benchmarks.cuqipy_lmrf",
+    "cuqipy-fields": "benchmarks.cuqipy_fields",
     "operators": "benchmarks.operators",
     "dip-kmnist": "benchmarks.dip_kmnist",
     "dip-ensemble": "benchmarks.dip_ensemble",

@@ -1,8 +1,8 @@
-"""Our Laplace Markov random field against CUQIpy's, which needs ``pip install '.[peers]'``.
+"""Our Markov random fields, Gaussian and Laplace, against CUQIpy's, which needs ``pip install '.[peers]'``.
 
 The same rays, noise, hyperpriors and numbers of draws at ellipses of 40², 20 views, 5 % noise. What differs:
-CUQIpy has zero beyond the border of the image, and its weights end at differences of 0.003 of the image's
-largest value, ours at 0.0001 of it.
+CUQIpy has zero beyond the border of the image, and the weights of its Laplace field end at differences of
+0.003 of the image's largest value, ours at 0.0001 of it.
 """
 
 import time
@@ -24,41 +24,44 @@ from ct_dip.image_space.chain_prediction import chain_prediction
 from ct_dip.operators import ray_transform
 
 ITEM = Item("ellipses", 40, 20, "5%", seed=4)
+FIELDS = ("gmrf", "lmrf")
 DRAWS, BURN_IN = 500, 100
 FIGURES = ("psnr", "coverage_50_near", "coverage_95_near", "log_likelihood_1", "crps")
 
 
 def run() -> Iterator[Row]:
     scan, truth = make_scan(ITEM)
-    start = time.process_time()
-    ours = ct_dip.reconstruct(scan, method="lmrf", draws=DRAWS, burn_in=BURN_IN, threads=1)
-    between = time.process_time()
-    theirs = chain_prediction(torch.as_tensor(sample_cuqipy(scan))[None], 1.0, samples=200)
-    yield faster("cuqipy-lmrf", ITEM.label, "CUQIpy", time.process_time() - between, between - start)
-    for name, found in {"ours": ours, "CUQIpy": theirs}.items():
-        row = score(found, truth, scan.evaluated).row()
-        for figure in FIGURES:
-            yield plain("cuqipy-lmrf", f"{figure}, {name}", float(row[figure] or 0), "")
-        size = found.diagnostics["effective_samples"]
-        yield plain("cuqipy-lmrf", f"effective samples, {name}", size, "")
-    yield from _differences(ours, theirs)
+    for field in FIELDS:
+        start = time.process_time()
+        ours = ct_dip.reconstruct(scan, method=field, draws=DRAWS, burn_in=BURN_IN, threads=1)
+        between = time.process_time()
+        theirs = chain_prediction(torch.as_tensor(sample_cuqipy(scan, field))[None], 1.0, samples=200)
+        case = f"{field}, {ITEM.label}"
+        yield faster("cuqipy-fields", case, "CUQIpy", time.process_time() - between, between - start)
+        for name, found in {"ours": ours, "CUQIpy": theirs}.items():
+            row = score(found, truth, scan.evaluated).row()
+            for figure in FIGURES:
+                yield plain("cuqipy-fields", f"{field}, {figure}, {name}", float(row[figure] or 0), "")
+            size = found.diagnostics["effective_samples"]
+            yield plain("cuqipy-fields", f"{field}, effective samples, {name}", size, "")
+        yield from _differences(field, ours, theirs)
 
 
-def _differences(ours: Prediction, theirs: Prediction) -> Iterator[Row]:
+def _differences(field: str, ours: Prediction, theirs: Prediction) -> Iterator[Row]:
     assert ours.std is not None
     assert theirs.std is not None
     means = float(np.sqrt((((ours.mean - theirs.mean) / ours.std) ** 2).mean()))
-    yield plain("cuqipy-lmrf", "rms difference of means", means, "deviations")
+    yield plain("cuqipy-fields", f"{field}, rms difference of means", means, "deviations")
     ratio = float(np.median(theirs.std / ours.std))
-    yield plain("cuqipy-lmrf", "median ratio of deviations, CUQIpy to ours", ratio, "")
+    yield plain("cuqipy-fields", f"{field}, median ratio of deviations, CUQIpy to ours", ratio, "")
 
 
-def sample_cuqipy(scan: Scan, seed: int = 0) -> Floats:
-    """Draws of CUQIpy's hybrid Gibbs sampler with UGLA, (draws, rows, columns), 1/mm, float32."""
-    from cuqi.distribution import LMRF, Gamma, Gaussian, JointDistribution
+def sample_cuqipy(scan: Scan, field: str, seed: int = 0) -> Floats:
+    """Draws of CUQIpy's hybrid Gibbs sampler, (draws, rows, columns), 1/mm, float32."""
+    from cuqi.distribution import GMRF, LMRF, Gamma, Gaussian, JointDistribution
     from cuqi.geometry import Image2D
     from cuqi.model import LinearModel
-    from cuqi.sampler import UGLA, Conjugate, ConjugateApprox, HybridGibbs
+    from cuqi.sampler import UGLA, Conjugate, ConjugateApprox, HybridGibbs, LinearRTO
 
     np.random.seed(seed)  # noqa: NPY002, as CUQIpy draws from it
     # CUQIpy's hyperpriors and weights have a unit. Starting from an image of zeros it needs one in which the
@@ -74,10 +77,18 @@ def sample_cuqipy(scan: Scan, seed: int = 0) -> Floats:
     # CUQIpy knows variables by the names that they have here, and by those of the lambdas' arguments.
     d = Gamma(1, 1e-4)
     noise = Gamma(1, 1e-4)
-    x = LMRF(0, lambda d: 1 / d, geometry=model.domain_geometry)
+    grid = model.domain_geometry
+    if field == "lmrf":
+        x, image, precision = LMRF(0, lambda d: 1 / d, geometry=grid), UGLA(), ConjugateApprox()
+    else:
+        x, image, precision = (
+            GMRF(np.zeros(grid.par_dim), lambda d: d, geometry=grid),
+            LinearRTO(),
+            Conjugate(),
+        )
     y = Gaussian(model(x), lambda noise: 1 / noise)
     posterior = JointDistribution(d, noise, x, y)(y=scan.sinogram.ravel().astype(float))
-    sampler = HybridGibbs(posterior, {"x": UGLA(), "d": ConjugateApprox(), "noise": Conjugate()})
+    sampler = HybridGibbs(posterior, {"x": image, "d": precision, "noise": Conjugate()})
     sampler.warmup(BURN_IN)
     sampler.sample(DRAWS)
     drawn = sampler.get_samples()["x"].samples.T[-DRAWS:]
