@@ -70,7 +70,9 @@ def find_detector_offset(sinogram: Floats, geometry: Geometry) -> Estimate:
     Raises:
         ScanError: the views do not determine it.
     """
+    stated = geometry.detector_offset
     sinogram, geometry = narrowed(np.asarray(sinogram, dtype=np.float64), geometry)
+    dropped = geometry.detector_offset - stated  # by which the columns that are left over move the centre
     if geometry.views < 4 or geometry.detectors < 8:
         raise _undetermined(f"{geometry.views} views of {geometry.detectors} bins are too few")
     if not np.ptp(sinogram, axis=0).any():
@@ -94,7 +96,7 @@ def find_detector_offset(sinogram: Floats, geometry: Geometry) -> Estimate:
         orders = min(2 * orders, most)
     if not fit.standard_error < 2 * _USELESS * half:
         raise _undetermined(f"its standard error would be {fit.standard_error:.3g} mm")
-    return Estimate(offset, fit.standard_error)
+    return Estimate(offset - dropped, fit.standard_error)
 
 
 def axis_column(offset: Estimate, geometry: Geometry) -> Estimate:

@@ -45,6 +45,15 @@ def test_standard_errors_are_calibrated(name):
     assert np.abs(z).max() < 4
 
 
+@pytest.mark.parametrize("detectors", [640, 641, 959])
+def test_columns_that_wider_bins_leave_over_do_not_move_the_axis(detectors):
+    """Without a correction 641 and 959 columns were half a column off."""
+    geometry = scanner(VOLUME, views=60, detectors=detectors, detector_pitch=60 / detectors)
+    scan = simulate("ellipses", geometry, noise=NoiseLevel(relative=0.01), seed=3)
+    found = find_detector_offset(scan.sinogram, geometry)
+    assert abs(found.value) < 4 * found.standard_error < 0.25 * geometry.detector_pitch
+
+
 @pytest.mark.parametrize("row", [0, 1])
 def test_the_axis_of_the_tooth(real_data, row):
     scan = import_scan(real_data / "tooth.h5", row=row, center=319.5)
