@@ -192,6 +192,8 @@ def finish(
         method=method,
         pixel_size=scan.geometry.volume.pixel_size,
         scan_digest=scan.digest,
+        detector_row=scan.detector_row,
+        row_spacing=scan.row_spacing,
         settings=told,
         diagnostics=diagnostics,
         warnings=(*implausible(scan), *warnings),

@@ -28,12 +28,13 @@ def export(
         ),
     ] = None,
     spacing: Annotated[
-        float | None, typer.Option(help="Distance between the slices of a volume in mm.")
+        float | None,
+        typer.Option(help="Distance between the slices of a volume in mm. Default: that of detector rows."),
     ] = None,
     verbose: Verbose = False,
 ) -> None:
     """Export the mean and the standard deviation of results as images for other programs, in 1/mm."""
-    from ct_dip.data.export import expand_folders
+    from ct_dip.data.export import expand_folders, spacing_of_rows
     from ct_dip.data.export import export as run
     from ct_dip.data.result_file import load_result
     from ct_dip.errors import InputError
@@ -42,13 +43,14 @@ def export(
     if spacing is not None and len(files) == 1:
         raise InputError(f"--spacing {spacing:g} belongs to several slices; drop it")
     loaded = [dataclasses.replace(load_result(path), samples=None) for path in files]  # which are large
+    spacing = spacing_of_rows(loaded) if spacing is None else spacing
     written = run(loaded, out, format, spacing=spacing)
     first = loaded[0]
     rows, columns = first.mean.shape
     what = "mean" if first.std is None else "mean and standard deviation"
     missing = f"; method {first.method} gives no standard deviation" if first.std is None else ""
     slices = f"{len(loaded)} slices of " if len(loaded) > 1 else ""
-    apart = f", {spacing:g} mm apart" if slices else ""
+    apart = f", {spacing:.4g} mm apart" if slices else ""
     print_line(
         f"{', '.join(map(str, written))}: {what} of {slices}{rows} × {columns} pixels of "
         f"{first.pixel_size:g} mm{apart}, in 1/mm{missing}"

@@ -1,8 +1,8 @@
 """Images of a `Prediction` for other programs: TIFF, NIfTI and NPY files with the pixel size.
 
-Several results, of the rows of a detector, are one volume: (slices, rows, columns), in the order given. There
-is no OME-Zarr: it pays for volumes that outgrow memory, which are not made slice by slice with error bars,
-and napari, ImageJ and 3D Slicer open what is here.
+Several results, of the rows of a detector, are one volume: (slices, rows, columns), in the order of the rows,
+or in the order given where results do not know them. There is no OME-Zarr: it pays for volumes that outgrow
+memory, which are not made slice by slice with error bars, and napari, ImageJ and 3D Slicer open what is here.
 
 Every quantity is a file of its own, ``NAME-mean`` and ``NAME-std``. A viewer stretches the contrast of a
 file, not of its pages, so a standard deviation that shares one with a mean ten times larger opens black;
@@ -46,10 +46,11 @@ def export(
 
     Args:
         result: a `Prediction` or the path of a result file; or the slices of a volume: several of them, or a
-            folder of result files, in the order of their names.
+            folder of result files; in the order of the detector's rows, or else as given, a folder by names.
         out: ``NAME`` or, say, ``NAME.tif``; the files are ``NAME-mean.tif`` and ``NAME-std.tif``.
         format: ``tiff``, ``npy`` or ``nifti``; by default what the ending of ``out`` says, else ``tiff``.
-        spacing: distance between slices of a volume, mm, which needs it: results do not say it.
+        spacing: distance between slices of a volume, mm; by default that of the detector's rows at the
+            rotation axis, if its pixels are square, see `spacing_of_rows`.
 
     Returns:
         The files. None appears, or takes the place of an older one, before all are safely on the disk.
@@ -61,12 +62,13 @@ def export(
     kind = _format_of(Path(out)) if format is None else format
     stem, ending = _split(Path(out), kind)
     given = [result] if isinstance(result, Prediction | str | Path) else result
-    results = [load_result(each) for each in expand_folders(given)]
+    results = _by_row([load_result(each) for each in expand_folders(given)])
     pixel_size = _check_slices(results)
+    spacing = spacing_of_rows(results) if spacing is None else spacing
     if spacing is None and len(results) > 1:
         raise InputError(
-            f"results do not say how far apart these {len(results)} slices are: give the spacing in mm "
-            "(--spacing MM), which ct-dip info shows for the scan of a detector's row"
+            f"results do not say how far apart these {len(results)} slices are, or that they are evenly so: "
+            "give the spacing in mm (--spacing MM), which ct-dip info shows for the scan of a detector's row"
         )
     grid = _Grid(pixel_size, check_positive(pixel_size if spacing is None else spacing, "spacing", "mm"))
     parts = {"mean": [result.mean for result in results]}
@@ -102,6 +104,23 @@ def expand_folders(results: Sequence[AnyResult]) -> list[AnyResult]:
             raise InputError(f"{each} is a folder without result files (.h5); name the files themselves")
         found += files
     return found
+
+
+def spacing_of_rows(results: Sequence[Prediction]) -> float | None:
+    """Distance between slices of evenly spaced detector rows, mm; ``None`` if results do not say it."""
+    rows = sorted(result.detector_row for result in results if result.detector_row is not None)
+    steps, spacings = set(np.diff(rows).tolist()), {result.row_spacing for result in results}
+    if len(rows) < len(results) or len(steps) != 1 or len(spacings) != 1:
+        return None
+    (step,), (spacing,) = steps, spacings
+    return step * spacing if step and spacing else None
+
+
+def _by_row(results: list[Prediction]) -> list[Prediction]:
+    """Sort by the rows of the detector, if all are known and no two the same."""
+    rows = {result.detector_row: result for result in results}
+    known = sorted(row for row in rows if row is not None)
+    return [rows[row] for row in known] if len(known) == len(results) else results
 
 
 def _format_of(path: Path) -> str:

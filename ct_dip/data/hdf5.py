@@ -14,6 +14,7 @@ from ct_dip.errors import InputError, ScanError
 from ct_dip.files import write_bytes
 
 _ENDINGS = (".h5", ".hdf5")
+_ROW = ("detector_row", "row_spacing")
 _IMPORT_HINT = "ct-dip import makes a scan file of a measured scan"
 
 
@@ -39,6 +40,18 @@ def add_array(group: h5py.Group, name: str, values: Any, **attributes: Any) -> N
     options = {} if values.ndim == 0 else {"compression": "gzip", "shuffle": True, "fletcher32": True}
     dataset = group.create_dataset(name, data=values, **options)
     dataset.attrs.update(attributes)
+
+
+def write_row(file: h5py.File, part: Any) -> None:
+    """Store which row of a detector a scan or result is of, where it is known, and how far apart rows are."""
+    for name in _ROW:
+        if (value := getattr(part, name)) is not None:
+            file.attrs[name] = value
+
+
+def read_row(file: h5py.File) -> dict[str, Any]:
+    """Return what `write_row` has stored, as arguments."""
+    return {name: file.attrs[name].item() for name in _ROW if name in file.attrs}
 
 
 def is_ours(path: str | Path) -> bool:

@@ -65,6 +65,7 @@ class Prediction:
         method: name of the method that made the image.
         pixel_size: mm.
         scan_digest: of the scan that was reconstructed.
+        detector_row, row_spacing: of that scan, see `ct_dip.data.scan.Scan`.
         settings: everything that the method was told, resolved; ``given`` names objects of Python that it was
             given, which no settings can repeat. A method says what it chose itself, by section, or ``None``
             for a section that had no part in it.
@@ -90,6 +91,8 @@ class Prediction:
     method: str = ""
     pixel_size: float = 1.0
     scan_digest: str = ""
+    detector_row: int | None = None
+    row_spacing: float | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)

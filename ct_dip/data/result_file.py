@@ -2,6 +2,7 @@
 
 /                attributes: format "ct_dip.result", version, method, pixel_size [mm], scan_digest,
                  degrees of freedom of single pixels (infinite if Gaussian),
+                 detector_row and row_spacing [mm] as of the scan                              (optional)
                  and as JSON: settings, metrics (diagnostics, warnings), scores, heldout, seconds, versions
 /mean            (rows, columns) float32, 1/mm: the image
 /std             (rows, columns) float32, 1/mm: standard deviation of every pixel                  (optional)
@@ -26,7 +27,7 @@ import numpy as np
 
 from ct_dip.arrays import Bools, Floats
 from ct_dip.data.comparison import Comparison
-from ct_dip.data.hdf5 import add_array, read_hdf5, write_hdf5
+from ct_dip.data.hdf5 import add_array, read_hdf5, read_row, write_hdf5, write_row
 from ct_dip.data.plain_hdf5 import get_dataset, read_array
 from ct_dip.data.prediction import RESERVED, Patch, Prediction, SinogramPredictive
 from ct_dip.data.scores import HeldoutScores, Scores
@@ -70,6 +71,7 @@ def write_result(result: Prediction, path: str | Path) -> None:
         file.attrs["pixel_size"] = result.pixel_size
         file.attrs["scan_digest"] = result.scan_digest
         file.attrs["degrees"] = result.degrees
+        write_row(file, result)
         for name, part in parts.items():
             # Stages are kept in the order in which they ran.
             file.attrs[name] = json.dumps(part, sort_keys=name != "seconds", allow_nan=False)
@@ -137,6 +139,7 @@ def read_result(path: str | Path) -> Prediction:
             method=str(file.attrs["method"]),
             pixel_size=float(file.attrs["pixel_size"]),
             scan_digest=str(file.attrs["scan_digest"]),
+            **read_row(file),
             settings=_read_json(file, "settings"),
             seconds=seconds,
             versions=_read_json(file, "versions"),

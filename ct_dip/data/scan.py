@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ct_dip.arrays import Bools, Floats
-from ct_dip.checks import check_type
+from ct_dip.checks import check_positive, check_type
 from ct_dip.data.noise import NoiseModel, estimate_white_std
 from ct_dip.data.thumbnail import thumbnails
 from ct_dip.errors import ScanError
@@ -44,6 +44,8 @@ class Scan:
         noise: how uncertain the line integrals are; ``None`` if nobody knows.
         offset_error: standard error of the geometry's ``detector_offset``, or of where the rotation axis
             meets the detector, in mm; 0 where that is taken as exact. See `ct_dip.operators.nuisance`.
+        detector_row: that the scan is of, counted from 0, where the detector has several.
+        row_spacing: distance of such rows at the rotation axis, mm: that of the slices of a volume.
         ground_truth: the true attenuation in 1/mm, (rows, columns), of a simulated scan. A
             reconstruction of a measured scan is not one.
         mask: pixels that an evaluation counts, (rows, columns); see `evaluated`.
@@ -58,6 +60,8 @@ class Scan:
     geometry: Geometry
     noise: NoiseModel | None = None
     offset_error: float = 0.0
+    detector_row: int | None = None
+    row_spacing: float | None = None
     ground_truth: Floats | None = None
     mask: Bools | None = None
     attenuation_scale: float = 1.0
@@ -81,6 +85,11 @@ class Scan:
         if not isinstance(error, int | float | np.floating) or not 0 <= error < math.inf:
             raise ScanError(f"offset_error {error!r} must be a standard error in mm, or 0 if there is none")
         object.__setattr__(self, "offset_error", float(error))
+        row = self.detector_row
+        if row is not None and not (isinstance(row, int) and row >= 0):
+            raise ScanError(f"detector_row {row!r} must be a whole number, counted from 0, or None")
+        if self.row_spacing is not None:
+            object.__setattr__(self, "row_spacing", check_positive(self.row_spacing, "row_spacing", "mm"))
         object.__setattr__(self, "source", shortened(self.source, _SOURCE))
         for name in ("steps", "warnings"):
             lines = getattr(self, name)

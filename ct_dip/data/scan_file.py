@@ -1,7 +1,8 @@
 """Scan files::
 
 /                attributes: format "ct_dip.scan", version, attenuation_scale [1/mm], source;
-                 steps and warnings, a line each; offset_error [mm], 0 without    (optional)
+                 steps and warnings, a line each; offset_error [mm], 0 without;
+                 detector_row and row_spacing [mm] of a detector with several     (optional)
 /sinogram        (views, detectors) float32, line integrals
 /geometry        attributes: kind, shape, pixel_size, detectors, detector_pitch, …
                  with length_unit "mm" and angle_unit "rad"
@@ -17,7 +18,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from ct_dip.data.hdf5 import add_array, read_hdf5, write_hdf5
+from ct_dip.data.hdf5 import add_array, read_hdf5, read_row, write_hdf5, write_row
 from ct_dip.data.noise import NoiseModel, PhotonNoise, WhiteNoise
 from ct_dip.data.plain_hdf5 import get_dataset, read_array
 from ct_dip.data.scan import Scan, check_shapes
@@ -38,6 +39,7 @@ def write_scan(scan: Scan, path: str | Path) -> None:
         file.attrs["source"] = scan.source
         if scan.offset_error:
             file.attrs["offset_error"] = scan.offset_error
+        write_row(file, scan)
         for name in ("steps", "warnings"):
             if lines := getattr(scan, name):
                 file.attrs[name] = "\n".join(lines)
@@ -68,6 +70,7 @@ def read_scan(path: str | Path) -> Scan:
         geometry = _geometry(file["geometry"])
         arrays = [name for name in ("sinogram", "ground_truth", "mask") if name in file or name == "sinogram"]
         check_shapes(geometry, {name: get_dataset(file, name).shape for name in arrays})
+        fields: dict[str, Any] = read_row(file) | {name: read_array(file, name) for name in arrays}
         return Scan(
             geometry=geometry,
             noise=_noise(file["noise"].attrs) if "noise" in file else None,
@@ -76,7 +79,7 @@ def read_scan(path: str | Path) -> Scan:
             source=str(file.attrs.get("source", "")),
             steps=tuple(str(file.attrs.get("steps", "")).splitlines()),
             warnings=tuple(str(file.attrs.get("warnings", "")).splitlines()),
-            **{name: read_array(file, name) for name in arrays},
+            **fields,
         )
 
 

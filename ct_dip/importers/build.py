@@ -61,6 +61,7 @@ def build_scans(
     stated = stated_noise(options) or recording.noise
     stated = None if stated is None else stated.binned(bin)
     own_grid = recording.volume is not None and size is None and width is None
+    are_slices = recording.shape[1] > 1 and recording.volume is None  # not items of a dataset
     if own_grid and recording.volume is not None:
         geometry = geometry.with_volume(recording.volume)
     else:
@@ -77,6 +78,8 @@ def build_scans(
                     sinogram=integrals.sinogram,
                     geometry=geometry,
                     offset_error=axis.error if offset_error is None else offset_error,
+                    detector_row=row if are_slices else None,
+                    row_spacing=single.origin_pitch if are_slices else None,
                     ground_truth=recording.truth(row) if own_grid and recording.truth is not None else None,
                     source=_source(recording, row),
                 )
@@ -95,7 +98,7 @@ def build_scans(
                         *recording.steps,
                         *integrals.steps,
                         *axis.steps,
-                        *_distance(recording, single),
+                        *(_distance(single) if are_slices else ()),
                         *noise.steps,
                     ),
                     warnings=(
@@ -242,10 +245,7 @@ def _source(recording: Recording, row: int) -> str:
     return words + semicolon + licence
 
 
-def _distance(recording: Recording, single: Geometry) -> tuple[str, ...]:
-    """Distance of neighbouring rows, which slices of a volume have; items of a dataset have none."""
-    if recording.shape[1] == 1 or recording.volume is not None:
-        return ()
+def _distance(single: Geometry) -> tuple[str, ...]:
     return (f"rows are {single.origin_pitch:.4g} mm apart at the rotation axis if the pixels are square",)
 
 

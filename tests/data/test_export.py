@@ -178,6 +178,32 @@ def test_several_results_are_a_volume_in_their_order(tmp_path, format):
         np.testing.assert_allclose(values, np.stack([getattr(first, name), getattr(second, name)]), rtol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("rows", "distances", "spacing"),
+    [
+        ((4, 2, 6), (0.5, 0.5, 0.5), 1.0),
+        ((0, 1, 3), (0.5, 0.5, 0.5), None),
+        ((1, 1, 1), (0.5, 0.5, 0.5), None),
+        ((0, 1, 2), (0.5, 0.5, 0.6), None),
+        ((0, 1, 2), (0.5, 0.5, None), None),
+        ((0, 1, None), (0.5, 0.5, 0.5), None),
+    ],
+)
+def test_rows_of_a_detector_say_order_and_spacing_where_they_are_even(tmp_path, rows, distances, spacing):
+    slices = [
+        dataclasses.replace(result(), mean=np.full(SHAPE, float(number)), detector_row=row, row_spacing=apart)
+        for number, (row, apart) in enumerate(zip(rows, distances, strict=True))
+    ]
+    if spacing is None:
+        with pytest.raises(InputError, match="how far apart these 3 slices are"):
+            export(slices, tmp_path / "v", "npy")
+    mean, _, grid = export(slices, tmp_path / "v", "npy", spacing=None if spacing else 2.0)
+    assert json.loads(grid.read_text())["slice_spacing_mm"] == (spacing or 2.0)
+    distinct = None not in rows and len(set(rows)) == 3
+    order = sorted(range(3), key=rows.__getitem__) if distinct else range(3)
+    assert np.load(mean)[:, 0, 0].tolist() == list(order)
+
+
 def test_slices_that_do_not_fit_together_are_refused(tmp_path):
     first = result()
     for other, words in (

@@ -37,7 +37,8 @@ def same(first, second):
     assert first.geometry == second.geometry
     assert first.noise == second.noise
     assert first.attenuation_scale == second.attenuation_scale
-    assert (first.source, first.offset_error) == (second.source, second.offset_error)
+    for name in ("source", "offset_error", "detector_row", "row_spacing"):
+        assert getattr(first, name) == getattr(second, name)
     for name in ("ground_truth", "mask"):
         ours, theirs = getattr(first, name), getattr(second, name)
         assert (ours is None) == (theirs is None)
@@ -59,9 +60,10 @@ def _some_pixels(rng, shape):
     truth=st.booleans(),
     mask=st.booleans(),
     error=st.sampled_from([0.0, 0.013]),
+    row=st.sampled_from([None, 0, 12]),
 )
 @relaxed
-def test_scans_survive_their_file(tmp_path, geometry, noise, scale, source, truth, mask, error):
+def test_scans_survive_their_file(tmp_path, geometry, noise, scale, source, truth, mask, error, row):
     rng = np.random.default_rng(0)
     scan = Scan(
         sinogram=rng.normal(size=geometry.range_shape),
@@ -72,10 +74,13 @@ def test_scans_survive_their_file(tmp_path, geometry, noise, scale, source, trut
         attenuation_scale=scale,
         source=source,
         offset_error=error,
+        detector_row=row,
+        row_spacing=None if row is None else 0.25,
     )
     write_scan(scan, tmp_path / "scan.h5")
     with h5py.File(tmp_path / "scan.h5") as file:
         assert ("offset_error" in file.attrs) == bool(error)  # files without it are as they were
+        assert ("detector_row" in file.attrs) == ("row_spacing" in file.attrs) == (row is not None)
     again = read_scan(tmp_path / "scan.h5")
     same(again, scan)
     assert again.digest == scan.digest
@@ -259,6 +264,8 @@ def result():
         mean=np.random.default_rng(0).normal(size=(4, 5)).astype(np.float32),
         pixel_size=0.5,
         scan_digest="abc",
+        detector_row=3,
+        row_spacing=0.25,
         settings={"tv": {"strength": 0.8}},
         diagnostics={"gap": 30.5, "converged": True},
         seconds={"total variation": 1.5},
@@ -272,8 +279,11 @@ def test_results_survive_their_file(tmp_path):
     again = read_result(tmp_path / "r.h5")
     assert np.array_equal(again.mean, result().mean)
     assert np.array_equal(again.traces["duality_gap"], [1.0, 0.1])
-    for name in ("method", "pixel_size", "scan_digest", "settings", "diagnostics", "seconds", "versions"):
+    names = ("method", "pixel_size", "scan_digest", "detector_row", "row_spacing")
+    for name in (*names, "settings", "diagnostics", "seconds", "versions"):
         assert getattr(again, name) == getattr(result(), name)
+    write_result(replace(result(), detector_row=None, row_spacing=None), tmp_path / "old.h5")
+    assert read_result(tmp_path / "old.h5").detector_row is None
     for name in ("std", "std_error", "samples", "sinogram", "comparison", "mask", "scores"):
         assert getattr(again, name) is None
     assert (again.images, again.patches, again.warnings) == ({}, (), ())

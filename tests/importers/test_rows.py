@@ -6,6 +6,7 @@ import pytest
 import tifffile
 
 from ct_dip.cli import main
+from ct_dip.data.result_file import read_result
 from ct_dip.data.scan_file import read_scan
 from ct_dip.errors import ScanError
 from ct_dip.importers import build
@@ -105,9 +106,19 @@ def test_from_rows_to_a_volume(tmp_path, monkeypatch, capsys):
     assert main(["reconstruct", *names, "--method", "fbp", "--out", "results"]) == 0
     results = [f"results/{name}" for name in names]
     capsys.readouterr()
-    assert main(["export", *results, "--format", "tiff", "--out", "volume"]) == 2
-    assert "--spacing" in capsys.readouterr().err
     assert any("rows are 0.5 mm apart" in step for step in read_scan(names[0]).steps)
-    assert main(["export", *results, "--spacing", "0.5", "--format", "tiff", "--out", "volume"]) == 0
-    assert "2 slices of 16 × 16" in capsys.readouterr().out
-    assert tifffile.imread("volume-mean.tif").shape == (2, 16, 16)
+    assert main(["export", *results[::-1], "--format", "tiff", "--out", "volume"]) == 0
+    told = capsys.readouterr().out
+    assert "2 slices of 16 × 16" in told
+    assert "0.5 mm apart" in told
+    with tifffile.TiffFile("volume-mean.tif") as file:
+        assert file.imagej_metadata["spacing"] == 0.5
+        np.testing.assert_array_equal(file.asarray(), [read_result(result).mean for result in results])
+    assert main(["export", *results, "--spacing", "0.7", "--format", "tiff", "--out", "volume"]) == 0
+    assert "0.7 mm apart" in capsys.readouterr().out
+
+
+def test_scans_of_detectors_with_one_row_and_items_of_datasets_have_no_row(tmp_path):
+    exchange(tmp_path / "e.h5")
+    scan = import_scan(tmp_path / "e.h5")
+    assert (scan.detector_row, scan.row_spacing) == (None, None)
