@@ -98,6 +98,7 @@ def build_scans(
                         *recording.steps,
                         *integrals.steps,
                         *axis.steps,
+                        *_magnified(geometry),
                         *(_distance(single) if are_slices else ()),
                         *noise.steps,
                     ),
@@ -210,8 +211,8 @@ def with_axis(recording: Recording, row: int, options: Options) -> FoundAxis:
 def _refuse_second_air(readings: Readings, options: Options) -> None:
     if options.normalise_air and readings.air:
         raise ScanError(
-            f"--normalise-air has no effect beside the air of {readings.air} columns at either end, which "
-            "every view is divided by already; drop it"
+            f"--normalise-air has no effect together with the air of {readings.air} columns at either end, "
+            "which every view is divided by already; drop it"
         )
 
 
@@ -247,6 +248,14 @@ def _source(recording: Recording, row: int) -> str:
 
 def _distance(single: Geometry) -> tuple[str, ...]:
     return (f"rows are {single.origin_pitch:.4g} mm apart at the rotation axis if the pixels are square",)
+
+
+def _magnified(geometry: Geometry) -> tuple[str, ...]:
+    """What a user can compare with the object: no data show that the distances of a fan are exchanged."""
+    if not isinstance(geometry, FanBeam):
+        return ()
+    width = geometry.volume.size[0]
+    return (f"the fan beam magnifies {geometry.magnification:.4g} times; the image is {width:.4g} mm wide",)
 
 
 def _tilt(recording: Recording, geometry: Geometry, row: int) -> tuple[str, ...]:

@@ -47,6 +47,18 @@ def test_a_last_view_that_repeats_the_first_is_dropped(tmp_path, turn):
     assert any("detector offset found" in step for step in closed.steps)
 
 
+@pytest.mark.parametrize(("source", "detector", "times"), [(110.0, 190.0, "2.727"), (190.0, 110.0, "1.579")])
+def test_magnification_and_width_of_a_fan_are_told(tmp_path, source, detector, times):
+    """The data would not show that the distances are exchanged; the width of the object does."""
+    geometry = scanner(Volume(shape=(40, 40)), views=60, source_origin=110.0, origin_detector=190.0)
+    scan = simulate("ellipses", geometry, noise=NoiseLevel(relative=0.02), attenuation=0.05, seed=3)
+    path = write(tmp_path / "a.npz", scan.sinogram, geometry.angles)
+    found = import_scan(path, source_origin=source, origin_detector=detector)
+    width = found.geometry.volume.size[0]
+    assert f"the fan beam magnifies {times} times; the image is {width:.4g} mm wide" in found.steps
+    assert not any("magnifies" in step for step in import_scan(path).steps)
+
+
 def test_views_that_do_not_close_a_turn_are_kept(tmp_path):
     scan = measured(arc=math.pi)
     there_and_back = np.r_[scan.geometry.angles, scan.geometry.angles[::-1]]
