@@ -253,8 +253,8 @@ def _configure(
         config = load_config(**settings)
     elif settings:
         raise InputError(
-            f"{', '.join(settings)} beside a configuration has no effect with method {method.name!r}; put "
-            f"settings into the configuration (it accepts as objects: {', '.join(method.accepts) or 'none'})"
+            f"{', '.join(settings)} together with a configuration has no effect with method {method.name!r}; "
+            f"put settings into the configuration (it accepts as objects: {', '.join(method.accepts) or 'none'})"
         )
     return method, config, given
 

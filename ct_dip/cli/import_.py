@@ -232,7 +232,9 @@ def _write(scan: "Scan", out: Path, *, views: int | None, reference_out: Path | 
         write_bytes(reference_out, buffer.getvalue())
     write_scan(kept, out)
     geometry, volume = kept.geometry, kept.geometry.volume
-    noise = "no noise stated: it will be estimated" if kept.noise is None else str(kept.noise)
+    noise = "no noise stated: it will be estimated"
+    if kept.noise is not None:
+        noise = str(kept.noise.settled(kept.sinogram))
     print_line(
         f"{out}: {geometry.views} of {scan.geometry.views} views × {geometry.detectors} bins, "
         f"{volume.shape[0]} × {volume.shape[1]} pixels of {volume.pixel_size:.4g} mm, {noise}; {kept.source}"

@@ -68,11 +68,11 @@ class PhotonNoise:
         if self.photons > _MOST_PHOTONS:
             raise ScanError(f"photons per bin {self.photons:g} must be at most {_MOST_PHOTONS:g}")
         if self.constant:  # 0 is none
-            _require_positive(self.constant, "constant beside photon noise")
+            _require_positive(self.constant, "constant added to photon noise")
 
     def __str__(self) -> str:
-        beside = f" and {self.constant:.3g} beside them" if self.constant else ""
-        return f"noise of {self.photons:.4g} photons per bin in air{beside}"
+        constant = f", plus a constant std of {self.constant:.3g}" if self.constant else ""
+        return f"photon noise, {_plain(self.photons)} photons per bin in air{constant}"
 
     def counts(self, sinogram: Floats) -> Floats:
         """Return the counts behind the line integrals; `ZERO_COUNT` where no photon arrived."""
@@ -197,6 +197,11 @@ def estimate_photons(sinogram: Floats) -> float | None:
     third *= np.exp(-around / 2)
     std = float(np.median(np.abs(third))) / _MAD
     return None if std == 0 else min(1 / std**2, _MOST_PHOTONS)
+
+
+def _plain(number: float) -> str:
+    """Return a number with four digits, as 4096 or 1.46e5."""
+    return f"{number:.4g}".replace("e+0", "e").replace("e+", "e")
 
 
 def _group(sinogram: Floats, factor: int) -> Floats:

@@ -7,7 +7,7 @@
 /geometry        attributes: kind, shape, pixel_size, detectors, detector_pitch, …
                  with length_unit "mm" and angle_unit "rad"
 /geometry/angles (views,) float64
-/noise           attributes: kind "white" and std, or "photon", photons and a constant beside (optional)
+/noise           attributes: kind "white" and std, or "photon", photons, constant (optional)
 /ground_truth    (rows, columns) float32, 1/mm                                    (optional)
 /mask            (rows, columns) bool                                             (optional)
 """

@@ -64,7 +64,7 @@ def integrals_of(
 
 def _from_counts(readings: Readings, bin: int, binned: tuple[str, ...], repair: Repair | None) -> Integrals:
     if readings.flats is not None and readings.air:
-        raise ScanError(f"--air {readings.air} has no effect beside {readings.names[1]}; drop one")
+        raise ScanError(f"--air {readings.air} has no effect together with {readings.names[1]}; drop one")
     data, flats, darks = (
         None if values is None else check_readings(values, name)
         for values, name in zip((readings.data, readings.flats, readings.darks), readings.names, strict=True)

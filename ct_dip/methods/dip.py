@@ -121,7 +121,7 @@ def plan_fit(
     dip, own = resolve(config.dip, scan.geometry.domain_shape), start.given.get("network")
     if own is not None:
         if "fit" in start.given:
-            raise InputError("network has no effect beside a fit, which has its own; drop one of them")
+            raise InputError("network has no effect together with a fit, which has its own; drop one of them")
         refuse_unet_settings(dip, scan.geometry.domain_shape)
     needed = fit_bytes(dip, scan.geometry.domain_shape, members, network=own)
     network = template(scan, config, start.given)

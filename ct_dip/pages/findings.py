@@ -70,7 +70,7 @@ def data_findings(result: Prediction) -> list[Finding]:
         ratio = fitted / stated
         noise_source = "estimated from the data" if metrics.get("noise_estimated") else "that the scan states"
         if metrics.get("noise_constant"):
-            noise_source += " together with the constant that its data show beside photons"
+            noise_source += " with the constant that its data show in addition to photons"
         text = f"The noise found in the data is {ratio:.2f} times the noise {noise_source}."
         if ratio > NOISE_POOR:
             title = "There is much more in the data than image and noise"

@@ -142,7 +142,7 @@ def test_a_constant_is_settled_once():
     assert settled.constant == pytest.approx(0.01, rel=0.1)
     assert settled.settled(IDEAL) == settled
     assert np.allclose(settled.variance(noisy), noise.variance(noisy) + settled.constant**2)
-    with pytest.raises(ScanError, match="constant beside photon noise"):
+    with pytest.raises(ScanError, match="constant added to photon noise"):
         PhotonNoise(photons=1e5, constant=-0.01)
 
 

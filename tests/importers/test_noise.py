@@ -1,9 +1,12 @@
 """The noise of an imported scan: who states it, who measures it, what the views say of it."""
 
+import re
+
 import numpy as np
 import pytest
 from scipy.ndimage import convolve1d
 
+from ct_dip.cli import main
 from ct_dip.data.simulate import simulate
 from ct_dip.geometry import Volume
 from ct_dip.importers.noise import find_noise
@@ -52,6 +55,19 @@ def test_counts_have_photon_weights_also_without_repeated_flats(tmp_path):
     left_open = import_scan(integrals)
     assert left_open.noise is None
     assert left_open.steps[-1].startswith("noise left open; by the views, white, ")
+
+
+def test_an_import_tells_what_photons_do_not_explain_whether_views_are_dropped_or_not(tmp_path, capsys):
+    """As `ct-dip info` and every reconstruction do; a scan of some views stores what all of them say."""
+    counts = np.random.default_rng(2).poisson(1e6 * np.exp(-IDEAL - white()))
+    path = str(write(tmp_path / "a.npz", counts))
+    words = ["--counts", "--flat", "1e6", "--photons", "1e6", "--out", str(tmp_path / "s.h5")]
+    assert main(["import", path, *words]) == 0
+    every = capsys.readouterr().out
+    assert main(["import", path, *words, "--views", "30"]) == 0
+    few = capsys.readouterr().out
+    (constant,) = {re.search("plus a constant std of ([^;]*);", told)[1] for told in (every, few)}
+    assert float(constant) == pytest.approx(STD, rel=0.2)
 
 
 def test_noise_that_neighbours_share_is_told_and_warned_of(tmp_path):

@@ -81,7 +81,7 @@ def test_an_import_by_command_shows_its_steps_and_keeps_them(tmp_path, monkeypat
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"counts": True, "air": 3, "normalise_air": True}, "--normalise-air has no effect beside.*drop it"),
+        ({"counts": True, "air": 3, "normalise_air": True}, "--normalise-air has no effect.*drop it"),
         ({"noise": "loud"}, "--noise 'loud' is not known; choose one of auto, white, photons, none"),
         ({"noise_std": 0.1, "photons": 100}, "--noise-std and --photons exclude each other"),
         ({"photons": 100, "noise": "none"}, "--photons and --noise none exclude each other"),

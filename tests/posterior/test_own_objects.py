@@ -310,8 +310,8 @@ def test_text_is_still_a_setting():
     [
         ({"network": torch.nn.Linear(5, 5)}, "square kernels"),
         ({"network": torch.nn.Conv2d(1, 1, 3)}, "must keep the shape"),
-        ({"network": sequential(), "fit": tiny.dip_fit()}, "network has no effect beside a fit"),
-        ({"prior": isotropic, "posterior": object()}, "prior has no effect beside a posterior"),
+        ({"network": sequential(), "fit": tiny.dip_fit()}, "network has no effect together with a fit"),
+        ({"prior": isotropic, "posterior": object()}, "prior has no effect together with a posterior"),
         ({"prior": 3}, "prior must be a WeightPrior or a function"),
         ({"complement": 3}, "complement must be a Complement or a function"),
         ({"network": sequential(), "channels": (4, 4)}, "dip.channels"),

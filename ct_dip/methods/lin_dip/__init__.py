@@ -136,7 +136,7 @@ def _check_given(given: Mapping[str, Any]) -> None:
     """Refuse objects that are not what they must be, or that others leave no part in it."""
     replaced = sorted(given.keys() - {"posterior"})
     if "posterior" in given and replaced:
-        raise InputError(f"{', '.join(replaced)} has no effect beside a posterior; drop one of them")
+        raise InputError(f"{', '.join(replaced)} has no effect together with a posterior; drop one of them")
     for name, kind in {"prior": WeightPrior, "complement": Complement}.items():
         value = given.get(name)
         if value is not None and not isinstance(value, kind) and not callable(value):
