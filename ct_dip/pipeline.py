@@ -254,7 +254,8 @@ def _configure(
     elif settings:
         raise InputError(
             f"{', '.join(settings)} together with a configuration has no effect with method {method.name!r}; "
-            f"put settings into the configuration (it accepts as objects: {', '.join(method.accepts) or 'none'})"
+            "put settings into the configuration (it accepts as objects: "
+            f"{', '.join(method.accepts) or 'none'})"
         )
     return method, config, given
 
