@@ -109,7 +109,7 @@ def build_scans(
                         *noise.warnings,
                     ),
                 )
-                scan = dataclasses.replace(scan, warnings=(*scan.warnings, *doubts(scan)))
+                scan = dataclasses.replace(scan, warnings=(*scan.warnings, *doubts(scan, bin)))
             yield row, scan
 
 

@@ -28,7 +28,7 @@ from ct_dip.data.scan import Scan
 from ct_dip.errors import ScanError
 from ct_dip.geometry import FanBeam, Geometry
 from ct_dip.preprocess.consistency import ViewPolynomials, goes_round, inconsistency, orders_of
-from ct_dip.preprocess.offset import find_detector_offset, narrowed
+from ct_dip.preprocess.offset import Estimate, axis_column, find_detector_offset, narrowed
 from ct_dip.preprocess.opposite_rays import opposite_rays
 from ct_dip.preprocess.slips import FULL_TURN_CLEAR, TINY_ARC_CLEAR, Reading, likely_slips, reversed_views
 from ct_dip.preprocess.truncation import is_truncated
@@ -50,17 +50,20 @@ _OUTSIDE_NOISE = 8.0  # deviations of such a mean
 Energies = tuple[Floats, Floats]  # inconsistent energy and freedom of orders 1, 2, …
 
 
-def doubts(scan: Scan) -> list[str]:
+def doubts(scan: Scan, bin: int = 1) -> list[str]:
     """Return what the data say against the stated geometry, one sentence each; none for nearly all scans.
 
     At most one slip is named, the one that explains the data best. Without one, a wrong detector offset and
     an object that is larger than the grid are.
+
+    Args:
+        bin: detectors that make a bin of the scan; the rotation axis is said as a column of detectors.
     """
     sinogram, geometry = _fewer(scan.sinogram, scan.geometry)
     if _too_few(sinogram):
         return []
     slip = _slip(sinogram, geometry)
-    findings = [slip] if slip else [_wrong_offset(sinogram, geometry), _outside(sinogram, geometry)]
+    findings = [slip] if slip else [_wrong_offset(scan, bin), _outside(sinogram, geometry)]
     return [finding for finding in findings if finding]
 
 
@@ -95,8 +98,8 @@ def _slip(sinogram: Floats, geometry: Geometry) -> str | None:
     if factor <= reading.clear:
         return None
     times = math.sqrt(factor)
-    more = f"{times:.2g} times as much" if times > 1.2 else "more"
-    return f"{reading.slip}: as stated, views contradict one another {more}. {reading.fix}"
+    less = f"{times:.2g} times less" if times > 1.2 else "less"
+    return f"{reading.slip}. With the stated geometry the views are {less} consistent. {reading.fix}"
 
 
 def _consistency_factor(stated: Energies | None, reading: Reading) -> float:
@@ -152,20 +155,27 @@ def _likelihood_ratio(one: Energies, other: Energies) -> float:
     return math.exp(total / float(count[used].sum())) if abs(total) / 2 > _NATS else 1.0
 
 
-def _wrong_offset(sinogram: Floats, geometry: Geometry) -> str | None:
+def _wrong_offset(scan: Scan, bin: int) -> str | None:
+    sinogram, geometry = _fewer(scan.sinogram, scan.geometry)
     try:
         found = find_detector_offset(sinogram, geometry)
     except ScanError:
         return None
-    away = abs(found.value - geometry.detector_offset)
-    if away < max(_OFFSET_BINS * geometry.detector_pitch, _OFFSET_ERRORS * found.standard_error):
+    away = found.value - geometry.detector_offset
+    if abs(away) < max(_OFFSET_BINS * geometry.detector_pitch, _OFFSET_ERRORS * found.standard_error):
         return None
     moved = _energies_at(sinogram, replace(geometry, detector_offset=found.value))
     if _likelihood_ratio(_energies_at(sinogram, geometry), moved) < FULL_TURN_CLEAR:
         return None
+    stated, detectors = scan.geometry.detector_offset, scan.geometry.split_detectors(bin)
+    offset = Estimate(stated + away, found.standard_error)  # `geometry` may have lost columns at an end
+    told = f"The detector offset is {stated:.4g} mm, but the views say {offset} mm"
+    if isinstance(geometry, FanBeam):
+        return f"{told}. Use --detector-offset {offset.value:.4g}, or check --center."
+    column, axis = axis_column(offset, detectors), axis_column(Estimate(stated, 0.0), detectors).value
     return (
-        f"detector_offset is {geometry.detector_offset:g} mm, but the views say {found} mm: "
-        f"{away / geometry.detector_pitch:.1f} bins away. State that one, or check center_of_rotation."
+        f"{told}: the rotation axis is at column {column} rather than {axis:.5g}. "
+        f"Use --center {column.value:.5g}, or drop --center to have it found."
     )
 
 
@@ -182,11 +192,11 @@ def _outside(sinogram: Floats, geometry: Geometry) -> str | None:
         return None
     hint = ""
     if isinstance(geometry, FanBeam) and reach * geometry.origin_detector / geometry.source_origin < end:
-        hint = " (are source_origin and origin_detector exchanged?)"
+        hint = " (are --source-origin and --origin-detector exchanged?)"
     return (
         f"The object reaches {reach:.3g} mm from the rotation axis, but the corners of the grid are at "
-        f"{end:.3g} mm. Check the rotation axis (center_of_rotation, ct-dip import --center), detector_pitch "
-        f"and distances{hint}, or use a wider grid."
+        f"{end:.3g} mm. Check the rotation axis (--center), --detector-pitch and distances{hint}, or use a "
+        "larger --width."
     )
 
 

@@ -1,6 +1,7 @@
 """Slips in stated geometries are found in the data, and right ones are never doubted."""
 
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,7 @@ from benchmarks.object_list import CHOOSE, make_scan
 from ct_dip.data.scan import Scan
 from ct_dip.data.simulate import NoiseLevel, simulate
 from ct_dip.errors import GeometryError
-from ct_dip.geometry import FanBeam, Volume
+from ct_dip.geometry import FanBeam, ParallelBeam, Volume
 from ct_dip.importers.run import import_scan
 from ct_dip.preprocess.doubts import doubts
 from ct_dip.scanners import scanner, view_angles
@@ -60,7 +61,10 @@ def test_half_a_turn_and_a_full_one_are_told_apart(kind):
         angles = view_angles(scan.geometry.views, 2 * math.pi if half else math.pi)
         (doubt,) = doubts(stated(scan, angles=angles))
         assert ("look like half a turn" if half else "look like a full turn") in doubt, beam
-        assert ("State an arc of 180°" if half else "State an arc of 360°") in doubt
+        assert ("Use --arc 180." if half else "Use --arc 360.") in doubt
+        if "fan" not in beam:
+            (doubt,) = doubts(stated(scan, angles=-angles))
+            assert ("Use --arc -180." if half else "Use --arc -360.") in doubt
 
 
 @pytest.mark.parametrize("degrees", [90, 165, 200, 320])
@@ -88,7 +92,7 @@ def test_a_wrong_arc_is_found_if_the_object_is_not_round_and_in_the_middle(true,
         scan = simulate(image, geometry, noise=NoiseLevel(relative=0.03), seed=seed)
         (doubt,) = doubts(stated(scan, angles=view_angles(60, math.radians(wrong))))
         assert f"angles cover {wrong}°" in doubt
-        assert f"State an arc of {true}°" in doubt
+        assert f"Use --arc {true}." in doubt
 
 
 @pytest.mark.parametrize("kind", OBJECTS)
@@ -114,6 +118,7 @@ def test_a_fan_that_turns_the_other_way_is_found(kind):
     scan = scanned("fan", kind)
     (doubt,) = doubts(stated(scan, angles=-scan.geometry.angles))
     assert "look clockwise" in doubt
+    assert "(--arc 360)" in doubt
     (mirrored,) = doubts(stated(scan, scan.sinogram[:, ::-1]))
     assert "look clockwise, or the detector is mirrored" in mirrored
 
@@ -136,14 +141,14 @@ def test_exchanged_distances_are_a_larger_object():
     np.testing.assert_allclose(swapped.axis_distances(s), 500 / 200 * geometry.axis_distances(s))
     scan = simulate("grains", geometry, noise=NoiseLevel(relative=0.05))
     (doubt,) = doubts(stated(scan, source_origin=500.0, origin_detector=200.0))
-    assert "are source_origin and origin_detector exchanged?" in doubt
+    assert "are --source-origin and --origin-detector exchanged?" in doubt
 
 
 def test_a_distance_from_the_source_that_should_be_from_the_axis_is_found():
     scan = scanned("fan", "character", noise=0.02)
     (doubt,) = doubts(stated(scan, origin_detector=150.0))
     assert "origin_detector is 150 mm, but looks like the distance from source" in doubt
-    assert "State 60 mm" in doubt
+    assert "Use --origin-detector 60." in doubt
 
 
 def test_parallel_rays_that_are_stated_as_a_fan_are_found():
@@ -153,13 +158,47 @@ def test_parallel_rays_that_are_stated_as_a_fan_are_found():
     assert "the rays look parallel" in doubt
 
 
+@pytest.mark.parametrize("kind", OBJECTS)
+def test_a_fan_that_is_stated_as_parallel_is_found(kind):
+    scan = scanned("fan", kind, noise=0.02)
+    lengths = {name: value for name, value in vars(scan.geometry).items() if name not in FAN}
+    (doubt,) = doubts(Scan(sinogram=scan.sinogram, geometry=ParallelBeam(**lengths)))
+    assert "the rays look like a fan" in doubt
+    assert "State --source-origin and --origin-detector." in doubt
+
+
+@pytest.mark.parametrize("kind", OBJECTS)
+def test_parallel_beams_are_not_taken_for_fans_whatever_else_is_wrong(kind):
+    scan = scanned("full turn", kind)
+    y, rng = scan.sinogram.astype(float), np.random.default_rng(0)
+    stripes = 0.03 * y.mean() * rng.standard_normal(y.shape[1])
+    drift = 1 + 0.04 * np.linspace(0, 1, len(y))[:, None]
+    for spoilt in (y * drift, y + stripes, y - 0.12 * y**2 / y.max()):
+        assert not any("fan" in doubt for doubt in doubts(stated(scan, spoilt)))
+
+
 @pytest.mark.parametrize("beam", ["half turn", "full turn", "fan"])
 def test_a_wrong_offset_is_found_with_its_standard_error(beam):
     scan = scanned(beam, "ellipses")
     pitch = scan.geometry.detector_pitch
     (doubt,) = doubts(stated(scan, detector_offset=2.5 * pitch))
-    assert f"detector_offset is {2.5 * pitch:g} mm, but the views say" in doubt
+    assert f"detector offset is {2.5 * pitch:.4g} mm, but the views say" in doubt
     assert "±" in doubt
+    assert "--detector-offset" in doubt if beam == "fan" else "Use --center" in doubt
+
+
+@pytest.mark.parametrize(("detectors", "bin"), [(643, 1), (644, 2), (64, 1)])
+def test_a_wrong_axis_of_a_parallel_beam_is_told_as_a_column_of_the_detector(detectors, bin):
+    """Also where the comparison averages bins and leaves one over, or where the import did."""
+    geometry = scanner(VOLUME, views=60, detectors=detectors, detector_pitch=60 / detectors)
+    scan = simulate("ellipses", geometry, noise=NoiseLevel(relative=0.01), attenuation=0.05, seed=3)
+    shift = 0.1 * detectors
+    wrong = stated(scan, center_of_rotation=-shift * geometry.detector_pitch)
+    (doubt,) = doubts(wrong.bin_detectors(bin), bin)
+    middle = (detectors - 1) / 2
+    column, width = map(float, re.search(r"at column (\S+) ± (\S+) rather", doubt).groups())
+    assert abs(column - middle) < 4 * width < 2
+    assert f"rather than {middle - shift:.5g}. Use --center {column:.5g}," in doubt
 
 
 @pytest.mark.parametrize(
@@ -197,6 +236,8 @@ def test_measured_scans_are_not_doubted(real_data):
     scans += [import_scan(folder / f"htc2022_{name}_limited.mat", bin=8) for name in ("01a", "02b")]
     scans += [scan.select_views(slice(0, None, 24)) for scan in scans[:2]]
     scans += [walnut(real_data, 120, bin=8), import_scan(real_data / "tooth.h5", row=0, width=640.0)]
+    readings = {"arc": 2 * math.pi, "counts": True, "air": 30}
+    scans += [import_scan(real_data / "neutron_sinogram_360.tif", **readings)]
     assert [doubts(scan) for scan in scans] == [[]] * len(scans)
 
 
@@ -210,3 +251,6 @@ def test_slips_are_found_in_measured_scans(real_data):
     }.items():
         (doubt,) = doubts(stated(scan, **changes))
         assert words in doubt
+    lengths = {name: value for name, value in vars(scan.geometry).items() if name not in FAN}
+    (doubt,) = doubts(Scan(sinogram=scan.sinogram, geometry=ParallelBeam(**lengths)))
+    assert "look like a fan" in doubt
