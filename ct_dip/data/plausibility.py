@@ -67,7 +67,8 @@ def refuse_impossible(sinogram: Floats) -> None:
     if total < 0:
         raise ScanError(
             f"the line integrals add up to {total:.4g}, but no object has negative mass; was the sign of "
-            "−log(counts/air) lost, or the air taken too dark?"
+            "−log(counts/air) lost, the air taken too dark, or are the axes exchanged (ct-dip import "
+            "--transpose)?"
         )
 
 

@@ -159,7 +159,8 @@ def _angles(file: ArrayFile, options: Options, views: int, shape: tuple[int, ...
     values = np.asarray(_get(file, name, "--angles")[...])
     angles = np.ravel(values).astype(np.float64) if values.size == max(values.shape, default=0) else values
     if angles.shape != (views,):
-        hint = "; give --transpose?" if not options.transpose and angles.shape == shape[-1:] else ""
+        word = "drop" if options.transpose else "give"
+        hint = f"; {word} --transpose?" if angles.shape == shape[-1:] else ""
         raise ScanError(
             f"{name} has shape {values.shape}, expected ({views},): one per view of a sinogram {shape}{hint}"
         )
