@@ -90,6 +90,8 @@ def parse_angle(text: str, name: str) -> float:
             f"{name} {text!r} is in degrees and looks like radians; write {value:g}rad or {value:g}deg"
         )
     angle = value if unit == "rad" else math.radians(value)
-    if abs(angle) > 2 * math.pi * (1 + 1e-6):
-        raise InputError(f"{name} {text!r} is more than a turn; write at most 360")
+    if math.isclose(abs(angle), 2 * math.pi, rel_tol=1e-4):  # 6.2832rad
+        return math.copysign(2 * math.pi, angle)
+    if abs(angle) > 2 * math.pi:
+        raise InputError(f"{name} {text!r} is more than a turn; write at most 360 (degrees) or 6.2832rad")
     return angle

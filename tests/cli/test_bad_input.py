@@ -65,7 +65,8 @@ def fails(capsys, arguments, *words, code=2):
         ("--photons 1e30", ("photons", "at most")),
         ("--views 3000000000", ("views", "at most")),
         ("--pixel-size 1e-320", ("pixel_size", "positive")),
-        ("--arc 1000", ("--arc", "turn")),
+        ("--arc 1000", ("--arc", "turn", "360 (degrees) or 6.2832rad")),
+        ("--arc 6.29rad", ("--arc", "turn")),
         ("--photons 10 --attenuation 50", ("opaque", "--attenuation")),
         ("--attenuation 0", ("--attenuation", "positive")),
         ("--pixel-size 0", ("pixel_size", "positive")),
@@ -275,6 +276,12 @@ def test_any_words_end_in_a_file_or_a_line(folder, capsys, options):
 )
 def test_angles_are_read(text, radians):
     assert parse_angle(text, "--arc") == pytest.approx(radians)
+
+
+@pytest.mark.parametrize("text", ["6.2832rad", "6.283rad", "-6.2832rad", "360.01"])
+def test_a_turn_that_is_rounded_is_one_exactly(text):
+    """As views that go round have to be even to a fiftieth of a step."""
+    assert abs(parse_angle(text, "--arc")) == 2 * np.pi
 
 
 @pytest.mark.parametrize("text", ["6.28", "1", "x", "", "1e", "nan", "inf", "3 turns"])
