@@ -44,7 +44,7 @@ def look_into(path: str | Path) -> Content:
         return Content(path=path, kind="folder", names=frozenset(item.name for item in path.iterdir()))
     path = check_file(path)
     with reading(path, "a scan"), path.open("rb") as file:
-        start = file.read(128)
+        start = file.read(132)  # DICOM has its name after 128
     if start.startswith(b"PK"):
         with named(path):
             return Content(path=path, kind="npz", names=frozenset(npz_names(path)))

@@ -167,7 +167,7 @@ def test_numpy(folder, refused, changes, words):
         ("--counts --flat 3 --air 5", ("--air 5", "flat", "drop one")),
         ("--sinogram p", ("--sinogram p", "no such array", "sinogram (20, 24)")),
         ("--source-origin 9", ("--origin-detector MM",)),
-        ("--transpose", ("angles", "(24,)")),
+        ("--transpose", ("angles", "(24,)", "drop --transpose?")),
         ("--out out.png", (".h5",)),
         ("--reference-out out.png", (".npy",)),
         ("--reference-out /proc/nowhere/r.npy", ("cannot write",)),
@@ -193,6 +193,13 @@ def test_an_option_that_a_format_does_not_read_is_refused(folder, refused, optio
     )
 
 
+def test_counts_whose_axes_are_exchanged(folder, refused):
+    """The ends of the rows are then the first and the last view, and no air."""
+    walnut("in.mat")
+    options = "--format arrays --sinogram sinogram120 --counts --air 10 --arc 360"
+    refused("add up to -", "are the axes exchanged (ct-dip import --transpose)?", options=options)
+
+
 def test_files_that_are_no_scans(folder, refused, capsys):
     refused("does not exist")
     (folder / "in.mat").write_bytes(b"")
@@ -201,6 +208,8 @@ def test_files_that_are_no_scans(folder, refused, capsys):
     refused("neither MATLAB, HDF5, NPZ nor TIFF", "docs/howto/import.md")
     Image.new("L", (4, 4)).save("in.mat", format="PNG")
     refused("but a picture", "as TIFF", "simulate --images")
+    (folder / "in.mat").write_bytes(b"\0" * 128 + b"DICM" + b"\0" * 40)
+    refused("but a DICOM image", "ct-dip simulate --images in.mat")
     scipy.io.savemat("in.mat", {"other": np.ones(3)})
     refused("other", "--sinogram NAME")
     with h5py.File("in.mat", "w") as file:

@@ -53,10 +53,11 @@ def find_format(content: Content) -> Format:
             f"{content.path} is a folder without TIFF files; name a file in it. Formats are {names}"
         )
     refused = f"{content.path} is neither MATLAB, HDF5, NPZ nor TIFF"
-    if content.start.startswith(_PICTURES):
+    dicom = content.start[128:] == b"DICM"
+    if dicom or content.start.startswith(_PICTURES):
         raise ScanError(
-            f"{refused}, but a picture: import a sinogram or projections as TIFF; to scan a picture in the "
-            f"computer there is ct-dip simulate --images {content.path}"
+            f"{refused}, but a {'DICOM image' if dicom else 'picture'}: import a sinogram or projections as "
+            f"TIFF; to scan a picture in the computer there is ct-dip simulate --images {content.path}"
         )
     raise ScanError(
         f"{refused}; formats are {names}. Store arrays sinogram, angles (rad) and detector_pitch (mm) "
