@@ -92,7 +92,7 @@ def import_(
     dark: Annotated[str | None, _parts("Readings without the beam (darks), given like --flat.")] = None,
     air: Annotated[
         int | None,
-        _parts("Use this many columns at either end, which see only air in every view, in place of flats."),
+        _parts("Use the outermost N columns on each side, which see only air, instead of flats."),
     ] = None,
     arc: Annotated[
         str | None,
@@ -118,24 +118,32 @@ def import_(
         float | None, _scanner("Distance from the rotation axis to the detector of a fan beam, in mm.")
     ] = None,
     remove_outliers: Annotated[
-        bool, _repair("Replace single readings that are far off, as of particles.", "--remove-outliers")
+        bool, _repair("Replace isolated outliers (zingers).", "--remove-outliers")
     ] = False,
     normalise_air: Annotated[
         bool,
-        _repair("Set the ends of every view to zero, where they see air that drifts.", "--normalise-air"),
+        _repair(
+            "Correct intensity drift: shift each view so that the air at the detector's ends reads zero.",
+            "--normalise-air",
+        ),
     ] = False,
     remove_stripes: Annotated[
         bool,
-        _repair("Correct detectors that are wrong in every view and draw rings.", "--remove-stripes"),
+        _repair(
+            "Correct detector columns with a constant error, which cause ring artefacts.", "--remove-stripes"
+        ),
     ] = False,
     linearise: Annotated[
-        bool, _repair("Correct beam hardening, as much as makes the views agree.", "--linearise")
+        bool,
+        _repair(
+            "Correct beam hardening with the coefficient that makes the views most consistent.", "--linearise"
+        ),
     ] = False,
     noise: Annotated[
         str,
         _repair(
-            "Noise of the line integrals: auto, as stated, or measured in air, or for counts estimated from "
-            "the views; white or photons: that kind, from the views in any case; none: leave it open."
+            "Noise of the line integrals. auto: as stated, else measured in air, else (counts only) estimated "
+            "from the views. white, photons: estimate that kind from the views. none: leave unset."
         ),
     ] = "auto",
     noise_std: Annotated[

@@ -109,5 +109,5 @@ def _shared_noise(found: NoiseEstimate) -> str:
     return (
         f"Neighbouring detectors share noise: they correlate by {found.correlation[0]}. Error bars take rays "
         "to be independent; those of means over several pixels may be too narrow by up to "
-        f"{widened:.2g} times. Wider bins (ct-dip import --bin) share less."
+        f"{widened:.2g} times. Binning (--bin) reduces this correlation."
     )
