@@ -142,8 +142,8 @@ def import_(
     noise: Annotated[
         str,
         _repair(
-            "Noise of the line integrals. auto: as stated, else measured in air, else (counts only) estimated "
-            "from the views. white, photons: estimate that kind from the views. none: leave unset."
+            "Noise of the line integrals. auto: as stated, else measured in air, else (counts only) "
+            "estimated from the views. white, photons: estimate that kind from the views. none: leave unset."
         ),
     ] = "auto",
     noise_std: Annotated[
