@@ -108,13 +108,29 @@ class Place:
     slurm: Slurm | None = None
 
 
+def check_place(place: Place) -> None:
+    """Check that what the place needs is on this machine.
+
+    Raises:
+        InputError: Dask is not installed, or SLURM is not there.
+    """
+    require("distributed", "batch")
+    if place.slurm is not None:
+        require("dask_jobqueue", "cluster")
+        if shutil.which("sbatch") is None:  # Dask calls it later, from a task whose failure nobody sees
+            raise InputError(
+                "--slurm: the command sbatch is not on PATH; run this where SLURM takes jobs, or drop --slurm"
+            )
+
+
 @contextlib.contextmanager
 def connect(place: Place) -> Iterator[Any]:
     """Enter a Dask client of the place; it and what was started for it is closed at the end.
 
     Raises:
-        InputError: Dask is not installed, no scheduler answers, or SLURM is not there.
+        InputError: no scheduler answers, or as `check_place`.
     """
+    check_place(place)
     distributed = require("distributed", "batch")
     with contextlib.ExitStack() as stack:
         if place.scheduler is not None:
@@ -141,12 +157,7 @@ def _local(workers: int) -> Any:
 
 
 def _slurm(slurm: Slurm, processes: int) -> Any:
-    jobqueue = require("dask_jobqueue", "cluster")
-    if shutil.which("sbatch") is None:  # `scale` calls it later, from a task whose failure nobody sees
-        raise InputError(
-            "--slurm: the command sbatch is not on PATH; run this where SLURM takes jobs, or drop --slurm"
-        )
-    cluster = jobqueue.SLURMCluster(**slurm.settings(processes))
+    cluster = require("dask_jobqueue", "cluster").SLURMCluster(**slurm.settings(processes))
     cluster.scale(jobs=slurm.jobs)
     return cluster
 

@@ -13,7 +13,7 @@ from typing import Any
 from ct_dip import memory
 from ct_dip.arrays import Floats
 from ct_dip.batch.child import Order, package_versions
-from ct_dip.batch.clusters import Place, Slurm, connect, require
+from ct_dip.batch.clusters import Place, Slurm, check_place, connect, require
 from ct_dip.batch.engine import DaskPool, HerePool, Pool, run_tasks
 from ct_dip.batch.items import parse_items
 from ct_dip.batch.score_files import write_scores
@@ -105,7 +105,7 @@ def evaluate(
     configs = _by_name(list(method_configs(methods, config, settings, options)))
     place = _place(workers, scheduler, slurm, item_minutes, max_failures, threads)
     if place.workers != 0:
-        require("distributed", "batch")  # said now, rather than after a look at the data
+        check_place(place)  # now, rather than after a look at the data and with a table written
     check_writable(folder / "scores.csv")
     first = _first_readable(dataset, numbers)
     with Table(folder) as table:

@@ -309,6 +309,7 @@ def test_processes_of_a_slurm_job_share_its_memory_and_cores(scans, tmp_path, mo
         places.append(place)
         raise CtDipError("there is no SLURM here")
 
+    monkeypatch.setattr(batch, "check_place", lambda place: None)
     monkeypatch.setattr(batch, "connect", connect)
     monkeypatch.setattr("ct_dip.memory.available_bytes", lambda: 2**45)
     for memory, cores in (("3GB", 4), ("3GB", 40), ("30GB", 4)):
@@ -321,6 +322,13 @@ def test_processes_of_a_slurm_job_share_its_memory_and_cores(scans, tmp_path, mo
         assert workers == (4 if cores == 4 else 6)
     with pytest.raises(InputError, match=r"no effect with --slurm; write memory=…"):
         ct_dip.evaluate(Gated(scans), ["fbp"], out=tmp_path, slurm=slurm, memory_budget="3G")
+
+
+def test_a_machine_without_slurm_leaves_nothing_behind(scans, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(InputError, match="--slurm: the command sbatch is not on PATH"):
+        ct_dip.evaluate(Gated(scans), ["fbp"], out=tmp_path / "out", slurm="partition=main")
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_pace_counts_from_before_the_first_item(scans, tmp_path):
