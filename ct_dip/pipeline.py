@@ -27,7 +27,7 @@ from ct_dip.data.scan_file import read_scan
 from ct_dip.data.scores import HeldoutScores
 from ct_dip.devices import pick_device, pick_threads, use_threads
 from ct_dip.errors import CtDipError, InputError
-from ct_dip.evaluation.heldout import score_heldout
+from ct_dip.evaluation.heldout import misses_directions, score_heldout
 from ct_dip.evaluation.score import score
 from ct_dip.method import Job, Method
 from ct_dip.methods import find_method, load_config
@@ -180,6 +180,8 @@ def finish(
         "peak_memory_mb": peak_bytes / 2**20,
         "seeds": {"run": config.seed},
     }
+    if prediction.std is not None and misses_directions(scan.geometry):
+        facts["misses_directions"] = True
     if scan.offset_error and prediction.std is not None:
         facts["offset_error"] = scan.offset_error if find_method(method).uses_offset_error else 0.0
     diagnostics = prediction.diagnostics | facts

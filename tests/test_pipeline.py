@@ -1,3 +1,4 @@
+import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -158,6 +159,17 @@ def test_error_bars_that_ignore_the_error_of_the_offset_say_so(method):
     said = any("take the detector offset as exact" in note and "0.2 mm" in note for note in progress.notes)
     assert said == (method == "tv-gauss")
     assert result.diagnostics.get("offset_error") == (0.0 if method == "tv-gauss" else None)
+
+
+def test_error_bars_of_a_short_arc_come_with_a_warning():
+    told = {}
+    for arc in (90, 180):
+        geometry = scanner(Volume(shape=(12, 12)), views=10, arc=math.radians(arc))
+        short = simulate("ellipses", geometry, noise=NoiseLevel(relative=0.05), seed=3)
+        found = reconstruct(short, load_config(method="tv-gauss"))
+        told[arc] = any("leave out more than 20° of all directions" in warning for warning in found.warnings)
+        assert not reconstruct(short, load_config(method="fbp")).warnings  # an image alone
+    assert told == {90: True, 180: False}
 
 
 def test_a_sinogram_without_noise_cannot_be_judged(scan):

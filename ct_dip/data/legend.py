@@ -37,6 +37,7 @@ MEANINGS = {
     "loss": "what the fit of the network minimises, at its end",
     "misfit": "mean squared residual over the noise; 1 is the noise",
     "noise_estimated": "whether the scan states no noise, so that it was estimated",
+    "misses_directions": "whether the views leave out more than 20° of all directions",
     "noise_precision": "precision of the noise relative to the stated one",
     "noise_scale": "noise relative to the stated one",
     "noise_std": "standard deviation of the noise",

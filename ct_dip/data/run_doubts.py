@@ -10,6 +10,7 @@ MORE_STEPS = (
 )
 MORE_WORK = "Reconstruct again with more --budget-memory or --budget-minutes, or with --regime exact."
 INACCURATE = "The computation did not reach its accuracy"  # a title
+UNSEEN = "Some directions were not measured"  # a title
 
 
 class Doubt(NamedTuple):
@@ -50,6 +51,13 @@ def run_doubts(diagnostics: Mapping[str, Any]) -> Iterator[Doubt]:
         )
         advice = "Check the stated noise, which it is relative to, or set tv.strength or dip.strength."
         yield Doubt("Total variation is at the end of its range", text, advice)
+    if diagnostics.get("misses_directions"):
+        text = (
+            "The views leave out more than 20° of all directions. Edges along those directions are what the "
+            "prior makes of them, and no view that was held out can check their error bars."
+        )
+        advice = "Measure more directions, or take the error bars of such edges as a lower limit."
+        yield Doubt(UNSEEN, text, advice)
     if diagnostics.get("evidence_converged") is False:
         text = "The search for the width of the error bars stopped before it was done; its best is used."
         advice = "Reconstruct again with --preset thorough or a larger --set inference.starts=N."

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 from ct_dip.data.prediction import Prediction
+from ct_dip.data.run_doubts import UNSEEN
 from ct_dip.data.scores import HeldoutScores, PartScores, Scores
 from ct_dip.pages.finding import ORDER, Finding, level_of, percent
 from ct_dip.pages.findings import CHECK_SCAN, FEW_VIEWS, IMPLAUSIBLE
@@ -51,7 +52,8 @@ def verdict(result: Prediction, scores: Scores | None, findings: Sequence[Findin
         )
     if scores is not None and scores.coverage(0.95) is not None:
         covered = coverage_verdict(scores)
-        if covered.level == "good" and scores.compared_with == "reference" and result.warnings:
+        odd = any(finding.title == IMPLAUSIBLE for finding in findings)
+        if covered.level == "good" and scores.compared_with == "reference" and odd:
             return Finding("caution", f"With care: {_inside(IMPLAUSIBLE)}", covered.text, CHECK_SCAN)
         return covered
     if result.heldout is not None and result.heldout.error_bars:
@@ -144,15 +146,16 @@ def heldout_finding(heldout: HeldoutScores) -> Finding:
 
 
 def _heldout_verdict(heldout: HeldoutScores, findings: Sequence[Finding]) -> Finding:
-    """Judge by held-out views; a failed check or implausible data turn a good verdict into a careful one.
+    """Judge by held-out views; what they cannot see turns a good verdict into a careful one.
 
-    What is only somewhat odd about the data, such as more noise than stated, views that were held out have
-    felt as well, and so have the error bars that explain them: of the scans of `benchmarks objects` that had
-    such a finding they held on all but one, a measured arc of 90°. It is said, and changes nothing.
+    That is a failed check, implausible data, or directions that no view has. What is only somewhat odd about
+    the data, such as more noise than stated, views that were held out have felt as well, and so have the
+    error bars that explain them: they held on all full scans of `benchmarks objects` that had such a finding.
+    It is said, and changes nothing.
     """
     held = heldout_finding(heldout)
     text = f"The true object is not known. {held.text} What no view shows cannot be checked."
-    doubts = [f for f in findings if f.level == "poor" or f.title == IMPLAUSIBLE]
+    doubts = [f for f in findings if f.level == "poor" or f.title in (IMPLAUSIBLE, UNSEEN)]
     odd = [f for f in findings if f.level == "caution" and f not in doubts]
     if odd:
         text += (

@@ -130,12 +130,13 @@ def test_every_finding_that_is_not_good_says_what_to_do():
     metrics = [{"sinogram_chi2": v} for v in (0.1, 1.6, 3.0)]
     metrics += [{"sigma_y": v, "sigma_y_stated": 1.0} for v in (0.1, 1.5, 3.0)]
     metrics += [{"widening": 9.0}, {"evidence_converged": False}, {"tv_strength_at_bound": "weakest"}]
+    metrics += [{"misses_directions": True}]
     metrics += [{"converged": False, "duality_gap": 0.1}, {"certificate": {"converged": False}}]
     found = []
     for each in metrics:
         result = replace(synthetic_result(), diagnostics=each, warnings=("odd",))
         found += data_findings(result)
     doubts = [finding for finding in found if finding.level in ("caution", "poor")]
-    assert len({finding.title for finding in doubts}) == 12
+    assert len({finding.title for finding in doubts}) == 13
     assert all(finding.advice.endswith(".") for finding in doubts)
     assert not any(finding.advice for finding in found if finding.level == "good")

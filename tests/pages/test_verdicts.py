@@ -144,6 +144,10 @@ def test_only_grave_doubts_make_a_good_verdict_of_held_out_views_careful():
     told = verdicts.verdict(odd, None, data_findings(odd))
     assert told.level == "good"
     assert "Also noticed: the image explains the measurements only partly. That affects" in told.text
+    arc = replace(result, warnings=(), diagnostics=result.diagnostics | {"misses_directions": True})
+    told = verdicts.verdict(arc, None, data_findings(arc))
+    assert told.level == "caution"
+    assert told.text.startswith("Some directions were not measured. But the error bars hold for held-out")
     poor = replace(noisy, heldout=kept_back(1.6))
     told = verdicts.verdict(poor, None, data_findings(poor))
     assert (told.level, told.title) == (
