@@ -11,7 +11,7 @@ from ct_dip.data.simulate import NoiseLevel, simulate
 from ct_dip.geometry import Volume
 from ct_dip.scanners import scanner
 
-KILLS = 5
+KILLS = 3
 
 # Forked after the imports, so that a job is short and a kill hits the work rather than the start.
 SCRIPT = """

@@ -200,8 +200,8 @@ def estimate_photons(sinogram: Floats) -> float | None:
 
 
 def _plain(number: float) -> str:
-    """Return a number with four digits, as 4096 or 1.46e5."""
-    return f"{number:.4g}".replace("e+0", "e").replace("e+", "e")
+    """Round a number to four digits, as 146,300."""
+    return f"{float(f'{number:.4g}'):,.15g}"
 
 
 def _group(sinogram: Floats, factor: int) -> Floats:

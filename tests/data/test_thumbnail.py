@@ -30,7 +30,7 @@ def test_a_repr_is_one_informative_line():
     assert repr(SCAN) == f"<Scan of a <scan>: parallel beam, 12 views × 23 detectors, {grid}, {known}>"
     image = repr(prediction("tv", compared=None))
     assert image == "<Prediction by tv: 24 × 24 pixels of 1 mm, no error bars, 2 min 1 s>"
-    assert "1e+05 photons per bin" in repr(replace(SCAN, noise=PhotonNoise(photons=1e5)))
+    assert "100,000 photons per bin" in repr(replace(SCAN, noise=PhotonNoise(photons=1e5)))
     assert re.search(r"error bars, 40 samples, \d\d\.\d\d dB, ", repr(prediction("lin-dip", std=0.001)))
 
 
