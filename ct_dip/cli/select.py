@@ -63,5 +63,5 @@ def select(
         )
     except KeyboardInterrupt:
         raise InterruptedRunError(f"interrupted; run the same command to continue from {out}") from None
-    chosen = [f"{_SAYS[column]} {name}" for column, name in choices(table).items()]
+    chosen = [f"{_SAYS[column]} {name}{table.doubt(column)}" for column, name in choices(table).items()]
     write_and_show(out, table, "; ".join(chosen) or "nothing tells these settings apart")

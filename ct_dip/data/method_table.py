@@ -184,6 +184,24 @@ class MethodTable:
             return []
         return [method for method, place in counted.items() if place == first]
 
+    def doubt(self, column: str) -> str:
+        """Name the methods whose held-out views are within a standard error of the best; empty if none are.
+
+        The error is the larger one of both, too large for the difference of methods that met the same noise.
+        """
+        first = self.best(column)[:1] if column == HELDOUT else []
+        means = {method: mean for method in self.methods if (mean := self.mean(method, column)) is not None}
+        near = [
+            method
+            for best in first
+            for method, mean in means.items()
+            if 0
+            < abs(mean.value - means[best].value)
+            < max(mean.standard_error or 0, means[best].standard_error or 0)
+        ]
+        verb = "is" if len(near) == 1 else "are"
+        return f" (not clearly: {' and '.join(near)} {verb} within one standard error)" if near else ""
+
     @property
     def criterion(self) -> str | None:
         """The column that ranks: PSNR if all scans have a truth, or else the held-out log-density.

@@ -84,5 +84,5 @@ def _chart(table: MethodTable, chooser: str, judge: str) -> ChoiceChart | None:
             )
             for name, (x, y) in known.items()
         ],
-        text=f"Rank correlation {correlation}; chosen: {chosen}, {verdict}.",
+        text=f"Rank correlation {correlation}; chosen: {chosen}{table.doubt(chooser)}, {verdict}.",
     )

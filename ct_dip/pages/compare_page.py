@@ -176,7 +176,7 @@ def ranking_sentences(table: MethodTable) -> list[str]:
 
 def _first(table: MethodTable, column: str, what: str) -> list[str]:
     best = table.best(column)
-    return [f"{what}: {' and '.join(best)}."] if best else []
+    return [f"{what}: {' and '.join(best)}{table.doubt(column)}."] if best else []
 
 
 def _scored(table: MethodTable) -> list[Any]:

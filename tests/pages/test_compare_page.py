@@ -60,6 +60,11 @@ def test_the_page_says_what_it_ranks_by():
     first, second = ranking_sentences(compare_results(blind))
     assert first.startswith("No truth is known, so methods are ranked by held-out views")
     assert second == "Best prediction of held-out views: fbp."
+    alike = [
+        prediction(m, compared=None, heldout=heldout(d, 0.05)) for m, d in {"tv": 1.97, "fbp": 2}.items()
+    ]
+    told = "Best prediction of held-out views: fbp (not clearly: tv is within one standard error)."
+    assert ranking_sentences(compare_results(alike))[1] == told
     referred = [replace(each, **vars_of(each.method)) for each in blind]
     assert ranking_sentences(compare_results(referred))[0].startswith("All that is known is a reference")
     plain = compare_results([prediction("tv", compared="reference")])
