@@ -14,8 +14,10 @@ from ct_dip.data.scan_file import write_scan
 from ct_dip.data.simulate import NoiseLevel, simulate
 from ct_dip.dip.fit import fit_dip
 from ct_dip.errors import MemoryBudgetError
+from ct_dip.evaluation.heldout import heldout_views
 from ct_dip.geometry import Volume
 from ct_dip.methods import load_config
+from ct_dip.operators.sparse import estimate_bytes
 from ct_dip.pipeline import plan_run, reconstruct
 from ct_dip.scanners import scanner
 
@@ -61,6 +63,18 @@ def test_advice_names_method_dip_only_where_that_fits():
     assert short == "use a smaller image or fewer views"
 
 
+@pytest.mark.parametrize(("method", "settings"), [("lin-dip", []), ("tv-gauss", ["check=views"])])
+def test_held_out_views_need_another_ray_transform(method, settings):
+    """The one of the other views is there while that of all views waits."""
+    scan = dataclasses.replace(make(48, 30), ground_truth=None)
+    plan = plan_run(scan, load_config(method=method, settings=settings), budget=2**34)
+    bytes_of = {stage.name: stage.bytes for stage in plan.stages}
+    others = max(size for name, size in bytes_of.items() if "held-out" not in name)
+    (held_out,) = (size for name, size in bytes_of.items() if "held-out" in name)
+    matrix = estimate_bytes(scan.select_views(~heldout_views(scan.geometry)).geometry, "auto")
+    assert held_out >= others + matrix > others
+
+
 def test_every_stage_of_a_run_is_in_its_plan_with_a_time():
     """Also the choice of settings, the error bars, and the second run without some views."""
     scan = dataclasses.replace(make(12), ground_truth=None)
@@ -104,6 +118,7 @@ def test_said_memory_is_enough(tmp_path, regime):
 import sys
 from ct_dip import load_config, read_scan, reconstruct, fit_dip, DipConfig, ray_transform
 from ct_dip.memory import anonymous_bytes
+from ct_dip.operators.sparse import estimate_bytes
 from ct_dip.pipeline import plan_run
 scan = read_scan(sys.argv[1])
 fit_dip(scan, DipConfig(channels=(8, 8), max_steps=2, cooldown_steps=1, warmup_steps=1))

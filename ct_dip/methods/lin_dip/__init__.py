@@ -71,9 +71,11 @@ class LinDip(Method[LinDipRun]):
         network = footprint(template(scan, config, start.given), scan.geometry.domain_shape)
         memory = free_memory(pick_device(config.device))
         settings = with_own_objects(config.inference, start.given.get("prior"), start.given.get("complement"))
-        inference = plan_regime(network, scan, settings, plan.budget - plan.held, memory)
-        if holds_out(scan, config, start.given):
-            largest = max(plan.bytes - plan.held, *inference.bytes.values())
+        trial = holds_out(scan, config, start.given)
+        own = plan.held if trial else 0  # of the other views' ray transform, while that of all views waits
+        inference = plan_regime(network, scan, settings, plan.budget - plan.held - own, memory)
+        if trial:
+            largest = own + max(plan.bytes - plan.held, *inference.bytes.values())
             passes = sum(stage.passes for stage in plan.stages) + sum(inference.passes.values())
             plan = plan.with_stage(TRIAL, largest, passes=passes)
         for name, size in inference.bytes.items():
