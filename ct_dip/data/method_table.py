@@ -206,14 +206,19 @@ class MethodTable:
     def criterion(self) -> str | None:
         """The column that ranks: PSNR if all scans have a truth, or else the held-out log-density.
 
-        PSNR against references, which are no truths, if no views were held out; ``None`` without anything.
+        PSNR against references, which are no truths, if no views were held out, or not for every method that
+        has a PSNR; ``None`` without anything.
         """
         finished = [row for row in self.rows if row.prediction is not None]
         scores = [row.prediction.scores for row in finished if row.prediction is not None]
         if scores and all(each is not None and each.compared_with == "truth" for each in scores):
             return IMAGE
-        columns = self.columns
-        return next((column for column in (HELDOUT, IMAGE) if column in columns), None)
+        counts = {
+            column: sum(self.mean(method, column) is not None for method in self.methods)
+            for column in (HELDOUT, IMAGE)
+        }
+        column = max(counts, key=lambda column: counts[column])  # the first of equals
+        return column if counts[column] else None
 
     def _place(self, method: str, column: str) -> tuple[int, float]:
         """Return how many scans have no number, and how far the mean is from the goal."""

@@ -66,6 +66,9 @@ def test_ranks_by_held_out_views_without_a_truth():
     referred = [row(name, compared="reference", heldout=scores) for name, scores in against.items()]
     assert MethodTable(rows=referred).criterion == HELDOUT
     assert MethodTable(rows=[row("a", compared="reference")]).criterion == "psnr"
+    # What one method alone has ranks nothing.
+    alone = [row("worse", compared="reference"), row("better", compared="reference", heldout=heldout(2.0))]
+    assert MethodTable(rows=alone).criterion == "psnr"
     # One scan without a truth is enough.
     mixed = MethodTable(rows=[*blind, row("worse", "b"), row("better", "b")])
     assert mixed.criterion == HELDOUT
