@@ -72,7 +72,7 @@ def format_bytes(count: int) -> str:
     """``format_bytes(1_900_000_000)`` is ``'1.77 GiB'``."""
     size = float(count)
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if size < 1024:
+        if size < 999.5:  # 1020 MiB, three digits of which are 1.02e+03, are 0.996 GiB
             return f"{size:.3g} {unit}"
         size /= 1024
     return f"{size:.3g} PiB"

@@ -52,7 +52,15 @@ def test_refusals_carry_the_numbers():
 
 
 @pytest.mark.parametrize(
-    ("count", "text"), [(0, "0 B"), (1023, "1.02e+03 B"), (1536, "1.5 KiB"), (2**50, "1 PiB")]
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1023, "0.999 KiB"),
+        (1020 * 2**20, "0.996 GiB"),
+        (1536, "1.5 KiB"),
+        (2**50, "1 PiB"),
+    ],
 )
 def test_bytes_are_spelled(count, text):
     assert format_bytes(count) == text
