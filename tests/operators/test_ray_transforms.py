@@ -130,7 +130,7 @@ def test_auto_is_sparse_where_the_matrix_fits_and_matrix_free_elsewhere():
         ({"kernel": "linear"}, "parallel"),
         ({"backend": "tomosipo"}, "sparse"),
         ({"kernel": "strip"}, "detector_offset"),
-        ({"backend": "sparse", "memory_budget": 1000}, "1e+03 B"),
+        ({"backend": "sparse", "memory_budget": 1000}, "0.977 KiB"),
     ],
 )
 def test_what_cannot_be_done_is_refused_with_a_way_out(options, words):
