@@ -95,6 +95,7 @@ def _fail(text: str) -> None:
 
 def console_script() -> None:
     """Run ``ct-dip``. Being terminated is like an interrupt: files are left whole or absent."""
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    # Not by raising SIGINT, which a shell has a job in the background ignore.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     keep_freed()
     sys.exit(main())

@@ -1,12 +1,20 @@
-"""Progress where standard error is not a terminal."""
+"""Where standard error is no terminal: progress, and being terminated."""
 
+import os
 import re
+import signal
+import subprocess
 import sys
 import time
+from contextlib import suppress
 
 import pytest
 
 from ct_dip.cli.console import ConsoleProgress
+from ct_dip.data.scan_file import write_scan
+from ct_dip.data.simulate import NoiseLevel, simulate
+from ct_dip.geometry import Volume
+from ct_dip.scanners import scanner
 
 MODULE = sys.modules[ConsoleProgress.__module__]  # its name is shadowed by the console in it
 
@@ -61,3 +69,29 @@ def test_a_stage_that_fails_says_nothing_more(monkeypatch, capsys):
         fail()
     time.sleep(0.1)
     assert capsys.readouterr().err.splitlines() == ["fit: started"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+def test_a_job_in_the_background_can_be_terminated(tmp_path):
+    """A shell that is no terminal has its jobs in the background ignore SIGINT."""
+    scan = simulate("ellipses", scanner(Volume(shape=(16, 16)), views=8), noise=NoiseLevel(relative=0.05))
+    write_scan(scan, tmp_path / "scan.h5")
+    options = "scan.h5 --method dip --set dip.max_steps=100000 --out r.h5"
+    job = subprocess.Popen(
+        ["sh", "-c", f"{sys.executable} -m ct_dip reconstruct {options} & echo $!; wait $!"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with job:
+        pid = int(job.stdout.readline())
+        while "deep image prior: started" not in job.stderr.readline():
+            assert job.poll() is None
+        os.kill(pid, signal.SIGTERM)
+        try:
+            assert job.wait(30) == 130
+        finally:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    assert [path.name for path in tmp_path.glob("r.*")] == []
