@@ -154,9 +154,11 @@ def run_tasks(
 
 
 def _rows(future: Any, task: Task, tasks: Tasks, labels: Mapping[int, str]) -> Iterator[Row]:
-    error = future.exception()
-    if error is None:
-        rows, seconds = future.result()
+    with _connected():  # the result is fetched only now
+        error = future.exception()
+        found = future.result() if error is None else None
+    if found is not None:
+        rows, seconds = found
         tasks.tell(task, seconds)
         yield from rows
     elif isinstance(error, CtDipError):  # no single item's: a folder that is full, a worker that cannot start

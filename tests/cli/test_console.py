@@ -74,9 +74,9 @@ def test_a_stage_that_fails_says_nothing_more(monkeypatch, capsys):
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 def test_a_job_in_the_background_can_be_terminated(tmp_path):
     """A shell that is no terminal has its jobs in the background ignore SIGINT."""
-    scan = simulate("ellipses", scanner(Volume(shape=(16, 16)), views=8), noise=NoiseLevel(relative=0.05))
+    scan = simulate("ellipses", scanner(Volume(shape=(64, 64)), views=20), noise=NoiseLevel(relative=0.05))
     write_scan(scan, tmp_path / "scan.h5")
-    options = "scan.h5 --method dip --set dip.max_steps=100000 --out r.h5"
+    options = "scan.h5 --method dip --set dip.strength=0.8 --out r.h5"
     job = subprocess.Popen(
         ["sh", "-c", f"{sys.executable} -m ct_dip reconstruct {options} & echo $!; wait $!"],
         cwd=tmp_path,
