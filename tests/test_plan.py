@@ -118,7 +118,6 @@ def test_said_memory_is_enough(tmp_path, regime):
 import sys
 from ct_dip import load_config, read_scan, reconstruct, fit_dip, DipConfig, ray_transform
 from ct_dip.memory import anonymous_bytes
-from ct_dip.operators.sparse import estimate_bytes
 from ct_dip.pipeline import plan_run
 scan = read_scan(sys.argv[1])
 fit_dip(scan, DipConfig(channels=(8, 8), max_steps=2, cooldown_steps=1, warmup_steps=1))

@@ -95,7 +95,7 @@ def _fail(text: str) -> None:
 
 def console_script() -> None:
     """Run ``ct-dip``. Being terminated is like an interrupt: files are left whole or absent."""
-    # Not by raising SIGINT, which a shell has a job in the background ignore.
+    # Raising SIGINT would do nothing in a job in the background of a script, whose shell has it ignored.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     keep_freed()
     sys.exit(main())

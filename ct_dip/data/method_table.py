@@ -189,16 +189,16 @@ class MethodTable:
 
         The error is the larger one of both, too large for the difference of methods that met the same noise.
         """
-        first = self.best(column)[:1] if column == HELDOUT else []
+        best = self.best(column)
+        if column != HELDOUT or not best:
+            return ""
         means = {method: mean for method in self.methods if (mean := self.mean(method, column)) is not None}
-        near = [
-            method
-            for best in first
-            for method, mean in means.items()
-            if 0
-            < abs(mean.value - means[best].value)
-            < max(mean.standard_error or 0, means[best].standard_error or 0)
-        ]
+        first = means[best[0]]
+        near = []
+        for method, mean in means.items():
+            error = max(mean.standard_error or 0, first.standard_error or 0)
+            if method not in best and abs(mean.value - first.value) < error:
+                near.append(method)
         verb = "is" if len(near) == 1 else "are"
         return f" (not clearly: {' and '.join(near)} {verb} within one standard error)" if near else ""
 

@@ -22,9 +22,10 @@ import pytest
 
 import ct_dip
 import ct_dip.batch.evaluate as batch
-from ct_dip.batch import clusters
+from ct_dip.batch import clusters, engine
 from ct_dip.batch.shares import PROCESS_BYTES
 from ct_dip.batch.table import read_facts, read_rows
+from ct_dip.batch.tasks import Task
 from ct_dip.data.scan_file import write_scan
 from ct_dip.errors import CtDipError, InputError, MemoryBudgetError
 from ct_dip.progress import Progress, Stage
@@ -227,6 +228,15 @@ def test_a_killed_scheduler_ends_the_run_and_it_goes_on(scans, serial, tmp_path,
     (tmp_path / "gate").touch()
     run(scans, tmp_path / "out", tmp_path / "gate", workers=0)
     check_whole(tmp_path / "out", serial)
+
+
+def test_a_scheduler_may_go_while_a_result_is_fetched():
+    class Lost:
+        def exception(self):
+            raise ConnectionResetError("by peer")
+
+    with pytest.raises(CtDipError, match=r"scheduler is gone \(ConnectionResetError\)"):
+        list(engine._rows(Lost(), Task("tv", ((0,),)), None, {0: "s00"}))
 
 
 def test_scores_are_written_as_csv_and_parquet(serial):
